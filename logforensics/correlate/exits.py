@@ -1,0 +1,140 @@
+"""Failures that only an exit code tells of: killed, crashed in native code, gone without a word."""
+
+from __future__ import annotations
+
+from logforensics.correlate.facts import Facts, RankFacts, exit_code_of
+from logforensics.correlate.incident import Incident
+from logforensics.model import Event
+
+# Growth of the reported host memory that makes a later SIGKILL look like the kernel's.
+_GROWTH = 1.2
+
+_CRASH = {11: "segfault", 4: "segfault", 8: "segfault", 7: "segfault"}
+
+
+def find_exits(facts: Facts) -> list[Incident]:
+    """Return an incident for each rank whose exit code shows a failure that nothing else explains."""
+    incidents: list[Incident] = []
+    for rank, own in sorted(facts.ranks.items()):
+        if own.exit_code is None or own.causes:
+            continue
+        incident = _of_rank(rank, own, facts)
+        if incident:
+            incidents.append(incident)
+    nameless = _nameless(facts)
+    if nameless:
+        incidents.append(nameless)
+    first = _first_reported(facts)
+    incidents.sort(key=lambda item: (item.ranks != [first], item.tier, item.first.event_id))
+    return incidents
+
+
+def _first_reported(facts: Facts) -> int | None:
+    return next((e.rank for e in facts.exits if exit_code_of(e) not in {None, 0, -15} and e.rank is not None), None)
+
+
+def _evidence(own: RankFacts) -> list[Event]:
+    told = [event for event in own.exits if exit_code_of(event) is not None]
+    said = [own.last_said] if own.last_said else []
+    return told + [event for event in said if event is not None]
+
+
+def _of_rank(rank: int, own: RankFacts, facts: Facts) -> Incident | None:
+    code = own.exit_code
+    if code is None or code == 0 or code in {-15, -2, -1}:
+        return None
+    if own.victim:  # it failed because of the others; how it ended adds nothing
+        return None
+    if code == -9 and any(event.fields.get("signal") in {"SIGKILL", "9"} for event in own.stopped):
+        return None  # its launcher killed it after it did not stop when asked
+    signal = -code
+    if code < 0 and signal in _CRASH:
+        return Incident(
+            _CRASH[signal],
+            _evidence(own),
+            [rank],
+            "crash-signal",
+            why=[f"rank {rank} ended by signal {signal}, a crash in native code"],
+            confidence="medium",
+        )
+    if code == -9:
+        grown = memory_growth(facts, rank)
+        if grown:
+            return Incident(
+                "host_oom",
+                _evidence(own) + grown,
+                [rank],
+                "killed-after-memory-growth",
+                why=[f"rank {rank} was killed (SIGKILL) while the host memory that the log reports kept growing"],
+                confidence="medium",
+            )
+        return Incident(
+            "unknown_exit",
+            _evidence(own),
+            [rank],
+            "killed",
+            why=[
+                f"rank {rank} was killed (SIGKILL) and wrote nothing; no kernel, cgroup or scheduler line says by whom. "
+                "The usual killer is the out-of-memory killer"
+            ],
+            confidence="medium",
+        )
+    if code == -6:
+        return Incident(
+            "unknown_exit",
+            _evidence(own),
+            [rank],
+            "aborted",
+            why=[f"rank {rank} aborted (SIGABRT) and wrote no reason that is known"],
+            confidence="low",
+        )
+    return Incident(
+        "unknown_exit",
+        _evidence(own),
+        [rank],
+        "exit-without-a-word",
+        tier=1,
+        why=[f"rank {rank} ended with exit code {code} and wrote no error"],
+        confidence="low",
+    )
+
+
+def _nameless(facts: Facts) -> Incident | None:
+    """A launcher that reports an exit code without saying whose (DeepSpeed's): the rank that shows no symptom."""
+    told = [e for e in facts.exits if e.rank is None and exit_code_of(e) not in {None, 0, -15, 1}]
+    if not told or any(own.causes for own in facts.ranks.values()):
+        return None
+    silent = [rank for rank, own in sorted(facts.ranks.items()) if not own.victim and not own.exits]
+    victims = [own for own in facts.ranks.values() if own.victim]
+    if len(silent) != 1 or not victims:
+        return None
+    own = facts.ranks[silent[0]]
+    code = exit_code_of(told[0])
+    assert code is not None
+    said = [own.last_said] if own.last_said else []
+    category = _CRASH.get(-code, "unknown_exit")
+    return Incident(
+        category,
+        [*told, *[event for event in said if event is not None]],
+        [silent[0]],
+        "exit-code-without-a-name",
+        why=[
+            f"the launcher reports exit code {code} without naming the rank; rank {silent[0]} is the only one "
+            "that shows no sign of having lost a peer"
+        ],
+        confidence="medium",
+    )
+
+
+def memory_growth(facts: Facts, rank: int) -> list[Event]:
+    """Return the first and the last report of host memory when it grew a lot and never fell; else nothing."""
+    reports = [
+        event
+        for event in facts.events
+        if event.kind == "memory" and event.fields.get("memory_mb") and event.rank in {rank, None}
+    ]
+    values = [float(event.fields["memory_mb"]) for event in reports]
+    rising = all(later >= earlier * 0.98 for earlier, later in zip(values, values[1:], strict=False))
+    if len(values) >= 3 and rising and values[-1] >= values[0] * _GROWTH:
+        return [reports[-1], reports[0]]
+    return []

@@ -1,0 +1,318 @@
+"""Groups failures into incidents: which are real, which were survived, which tell of the same thing."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from logforensics.clock import SECOND
+from logforensics.correlate.facts import Facts, distinct, exit_code_of, is_training_step, wrote
+from logforensics.correlate.incident import OWN_FAILURE, Incident, before
+from logforensics.model import Event
+
+# The same fault on several ranks within this time is one incident (a bad config, a full disk), not a race.
+SAME_MOMENT_US = 15 * SECOND
+# So many further steps of another rank show that the failed one went on too: they train in step.
+_STEPS_TOGETHER = 3
+
+# What a bare exception is, by what the process was doing when it came.
+_BY_ACTIVITY = {
+    "data_loading": "dataloader",
+    "checkpoint_save": "checkpoint_error",
+    "checkpoint_load": "checkpoint_error",
+    "download": "hub_download",
+}
+
+
+def category_of(event: Event) -> str:
+    """Return an event's category; a bare exception's place in the code makes it more precise."""
+    category = event.category or "user_exception"
+    if category == "user_exception":
+        if event.fields.get("nested"):  # the original traceback of a DataLoader worker
+            return "dataloader"
+        return _BY_ACTIVITY.get(event.fields.get("activity", ""), category)
+    return category
+
+
+def find_incidents(facts: Facts) -> tuple[list[Incident], list[Event]]:
+    """Return the incidents among the failures, earliest first, and the failures that the run survived."""
+    survived = [event for event in facts.causes if _survived(event, facts)]
+    gone = {id(event) for event in survived}
+    alive = [event for event in facts.causes if id(event) not in gone]
+    alive = _best_of_chains(alive, facts)
+    _name_by_neighbours(alive, facts)
+    incidents = [_incident(group) for group in _per_writer(alive)]
+    for incident in incidents:
+        _begin_of_decay(incident, facts)
+    _attribute(incidents, facts)
+    merged = _merge_ranks(incidents)
+    merged.sort(key=lambda incident: incident.first.event_id)
+    for incident in merged:
+        incident.consequence_of = _consequence(incident, facts)
+    return merged, survived
+
+
+# -- survived ---------------------------------------------------------------------------------------------------
+
+
+def _survived(event: Event, facts: Facts) -> bool:
+    """A failure followed by that rank's progress was caught and got over, in whatever loop."""
+    if event.fields.get("scope") in {"run", "node"} or not wrote(event):
+        return False
+    later = [
+        other
+        for other in facts.progress
+        if other.event_id > event.event_id and is_training_step(other) and before(event, other) is not False
+    ]
+    if not later and not facts.finished:
+        return False
+    if any(
+        other.event_id > event.event_id and (other.rank == event.rank or other.rank is None) and other.attempt == event.attempt
+        for other in facts.finished
+    ) and not _fatal_exit(event.rank, facts):
+        return True
+    own = [other for other in later if other.rank == event.rank and event.rank is not None]
+    if _advances(own, _last_step_before(event, facts, event.rank)) >= 1:
+        return True
+    others = [other for other in later if other.rank is None or other.rank != event.rank]
+    by_rank: dict[int | None, list[Event]] = defaultdict(list)
+    for other in others:
+        by_rank[other.rank].append(other)
+    return any(
+        _advances(group, _last_step_before(event, facts, rank)) >= _STEPS_TOGETHER for rank, group in by_rank.items()
+    )
+
+
+def _fatal_exit(rank: int | None, facts: Facts) -> bool:
+    codes = [exit_code_of(e) for e in facts.exits if rank is None or e.rank in {rank, None}]
+    return any(code not in {None, 0} for code in codes)
+
+
+def _last_step_before(event: Event, facts: Facts, rank: int | None) -> dict[str, int]:
+    """The last step of each counter (signature) before an event."""
+    last: dict[str, int] = {}
+    for other in facts.progress:
+        if other.event_id >= event.event_id:
+            break
+        if other.rank == rank and "step" in other.fields:
+            last[other.signature] = other.fields["step"]
+    return last
+
+
+def _advances(later: list[Event], last: dict[str, int]) -> int:
+    """How many steps the furthest counter went on behind the failure."""
+    most = 0
+    for other in later:
+        step = other.fields.get("step")
+        if step is not None and other.signature in last:
+            most = max(most, step - last[other.signature])
+    return most
+
+
+def _begin_of_decay(incident: Incident, facts: Facts) -> None:
+    """A loss scale that sank to its minimum: the useful line is where the unbroken series of overflows began."""
+    if incident.category != "nan_loss":
+        return
+    first = incident.first
+    lowered = [
+        event for event in facts.events if "scale" in event.fields and event.event_id < first.event_id
+    ]
+    start: Event | None = None
+    scale = float("inf")
+    for event in reversed(lowered):
+        value = float(event.fields["scale"])
+        if start is not None and value < scale:
+            break
+        start, scale = event, value
+    if start is not None:
+        incident.events.insert(0, start)
+        incident.leading = start
+        incident.why.append("the loss scale sank in every step from there on until it could sink no further")
+
+
+# -- one failure, told several times ----------------------------------------------------------------------------
+
+
+def _specific(event: Event) -> tuple[int, int]:
+    """How much a link of an exception chain tells: its own cause first, a connection's end last."""
+    score = {"cause": 2, "either": 1}.get(event.role, 0)
+    return (score + (category_of(event) != "user_exception"), -event.event_id)
+
+
+def _best_of_chains(events: list[Event], facts: Facts) -> list[Event]:
+    """Keep of each chain of exceptions the link that tells most; of equals the first."""
+    raised = sorted(
+        (e for e in (*events, *facts.symptoms, *facts.timeouts) if e.fields.get("raised") and not e.fields.get("error_file")),
+        key=lambda e: (e.source, e.offset),
+    )
+    open_chain: dict[tuple[str, int | None], list[Event]] = {}
+    dropped: set[int] = set()
+    for event in raised:
+        key = (event.source, event.rank)
+        chain = open_chain.get(key)
+        if chain is not None:
+            chain.append(event)
+        elif event.fields.get("chained"):
+            chain = open_chain[key] = [event]
+        if chain is not None and not event.fields.get("chained"):
+            best = max(chain, key=_specific)
+            dropped.update(id(link) for link in chain if link is not best)
+            del open_chain[key]
+    return [event for event in events if id(event) not in dropped]
+
+
+def _words(event: Event) -> str:
+    return "".join("0" if char.isdigit() else char for char in event.message)[:200]
+
+
+def _per_writer(events: list[Event]) -> list[list[Event]]:
+    """Put together what tells of one failure: same writer, same category; a logged line and its traceback."""
+    groups: dict[tuple[object, ...], list[Event]] = {}
+    for event in events:
+        category = category_of(event)
+        writer: object = event.rank if event.rank is not None else event.source
+        key = (event.attempt, writer, category)
+        groups.setdefault(key, []).append(event)
+    # a line without a rank that says the same as one with a rank, right beside it, is that rank's
+    by_words: dict[tuple[int, str], list[Event]] = {}
+    for key, group in groups.items():
+        if group[0].rank is not None:
+            by_words.setdefault((group[0].attempt, str(key[2])), group)
+    result = []
+    for key, group in groups.items():
+        home = by_words.get((group[0].attempt, str(key[2])))
+        if group[0].rank is None and home is not None and home is not group and _tells_the_same(group, home):
+            home.extend(group)
+            home.sort(key=lambda event: event.event_id)
+        else:
+            result.append(group)
+    return result
+
+
+def _tells_the_same(unranked: list[Event], ranked: list[Event]) -> bool:
+    """Whether lines without a rank repeat a rank's failure: the same source, the same words or kind of failure."""
+    sources = {event.source for event in ranked}
+    return all(event.source in sources or event.signature in {e.signature for e in ranked} for event in unranked)
+
+
+def _incident(events: list[Event]) -> Incident:
+    first = events[0]
+    ranks = distinct(event.rank for event in events)
+    return Incident(
+        category=category_of(first),
+        events=events,
+        ranks=ranks,
+        rule=OWN_FAILURE,
+        tier=0 if any(event.role == "cause" for event in events) else 1,
+        scope="rank" if ranks else first.fields.get("scope", "rank"),
+    )
+
+
+# A line about its own writer's rank stands this close below the failure it belongs to.
+_NEIGHBOUR_LINES = 8
+
+
+def _name_by_neighbours(events: list[Event], facts: Facts) -> None:
+    """Give a failure without a rank the rank that its own next lines name ("... for rank 3: 0 1 2")."""
+    nameless = [event for event in events if event.rank is None and wrote(event)]
+    if not nameless:
+        return
+    named = [
+        event
+        for event in facts.events
+        if event.role == "context"
+        and event.rank is not None
+        and (event.fields.get("subject_rank") or event.fields.get("rank_from_group"))
+    ]
+    for event in nameless:
+        limit = min(
+            (other.line for other in nameless if other.source == event.source and other.line > event.line),
+            default=event.line + _NEIGHBOUR_LINES,
+        )
+        near = [
+            other
+            for other in named
+            if other.source == event.source and event.line < other.line <= min(limit, event.end_line + _NEIGHBOUR_LINES)
+        ]
+        if near:
+            event.rank = min(near, key=lambda other: other.line).rank
+
+
+# -- whose is it ------------------------------------------------------------------------------------------------
+
+
+def failed_ranks(facts: Facts) -> list[int]:
+    """Return the ranks that a launcher saw fail by themselves, in the order in which it reports them."""
+    ranks: list[int] = []
+    for event in facts.exits:
+        code = exit_code_of(event)
+        if event.rank is not None and code not in {None, 0, -15, -2} and event.rank not in ranks:
+            ranks.append(event.rank)
+    return ranks
+
+
+def _attribute(incidents: list[Incident], facts: Facts) -> None:
+    """Give a failure that names no rank to the rank that the launcher saw fail, when only one can be meant."""
+    nameless = [incident for incident in incidents if not incident.ranks and incident.scope == "rank"]
+    if not nameless:
+        return
+    named = {rank for incident in incidents for rank in incident.ranks}
+    failed = failed_ranks(facts)
+    open_ranks = [rank for rank in failed if rank not in named and not facts.ranks[rank].victim]
+    for incident in nameless:
+        times = sum(event.repeats for event in incident.events if event.fields.get("raised"))
+        if len(open_ranks) == 1 or (open_ranks and times <= 1):
+            incident.ranks = [open_ranks[0]]
+            incident.why.append("the failure names no rank; it is given to the one that the launcher saw fail first")
+        elif open_ranks and times >= len(open_ranks):
+            incident.ranks = sorted(open_ranks)
+        elif len(facts.ranks) == 1 and not facts.world_size:
+            incident.ranks = list(facts.ranks)
+
+
+def _merge_ranks(incidents: list[Incident]) -> list[Incident]:
+    """Make one incident of the same fault on several ranks at the same moment."""
+    merged: list[Incident] = []
+    for incident in sorted(incidents, key=lambda item: item.first.event_id):
+        home = next((other for other in merged if _same_fault(other, incident)), None)
+        if home is None:
+            merged.append(incident)
+            continue
+        home.events = sorted([*home.events, *incident.events], key=lambda event: event.event_id)
+        home.ranks = sorted({*home.ranks, *incident.ranks})
+        home.tier = min(home.tier, incident.tier)
+    return merged
+
+
+def _same_fault(one: Incident, other: Incident) -> bool:
+    if one.category != other.category or one.scope != other.scope:
+        return False
+    first, second = one.first, other.first
+    if first.attempt != second.attempt:
+        return False
+    if one.category in {"user_exception", "unknown_exit"} and _words(first) != _words(second):
+        return False
+    if first.time_us is None or second.time_us is None:
+        return True
+    distance = abs(first.time_us - second.time_us)
+    return distance <= SAME_MOMENT_US + first.time_error_us + second.time_error_us
+
+
+# -- cause or consequence ---------------------------------------------------------------------------------------
+
+
+def _consequence(incident: Incident, facts: Facts) -> str | None:
+    """Return why an incident can only be a consequence; None when it may be the cause."""
+    first = incident.first
+    if first.stream in {"kernel", "scheduler"}:
+        return None
+    for rank in incident.ranks:
+        own = facts.ranks.get(rank)
+        earlier = [e for e in (own.timeouts + own.lost_peer if own else []) if before(e, first) is True]
+        if earlier and not first.fields.get("chained"):
+            return f"rank {rank} had already lost the others by then"
+    timeout = facts.first_timeout
+    if timeout is None or not incident.ranks:
+        return None
+    if before(timeout, first) is True and incident.category in {"interrupted", "user_exception", "unknown_exit"}:
+        return "it came after the timeout, while the run was being taken down"
+    return None

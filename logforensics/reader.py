@@ -1,0 +1,369 @@
+"""Reads one source: scans it, assembles records around what was found, and gives its events.
+
+The whole file is searched for failures; progress is read from the head, the tail and around failures only,
+so a healthy log costs one scan. A line that no signature wants never becomes a Python object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from logforensics.buffer import LogBuffer
+from logforensics.callsites import activity_of
+from logforensics.clock import Stamp, parse_stamp
+from logforensics.engine import Engine, build_engine, scan_buffer
+from logforensics.fold import LOOKED_AT, Fold, HitLine, group_by_line, writer_key
+from logforensics.model import Event
+from logforensics.prefixes import Peeled, clean, peel, segments
+from logforensics.records import Traceback, assemble_tracebacks, following, preceding
+from logforensics.signatures import Match, Signature, SignatureSet
+from logforensics.sources import Source
+
+_HEADER_EXPRESSION = rb"Traceback \(most recent call last\):"
+_FAILING = {"cause", "either", "symptom", "pointer"}
+
+_HEAD_BYTES = 64 << 10
+_TAIL_BYTES = 128 << 10
+_NEAR_BYTES = 48 << 10
+_MOST_WINDOWS = 8
+_KEPT_FIRST, _KEPT_LAST = 1, 2
+_STAMP_LINES = 300
+_MOST_MESSAGE = 600
+_TAIL_LINES = 240
+
+# Columns of an event that a captured field fills directly.
+_COLUMNS = {"rank": "rank", "local_rank": "local_rank", "pid": "pid", "host": "node"}
+
+
+@dataclass(slots=True)
+class RawEvent:
+    """An event whose stamp still lacks its year. ``before``/``after`` are the stamps around an unstamped one."""
+
+    event: Event
+    stamp: Stamp | None = None
+    before: Stamp | None = None
+    after: Stamp | None = None
+    written_by: dict[str, Any] = field(default_factory=dict)  # what the prefixes said of the writer
+
+
+@dataclass(slots=True)
+class Reading:
+    """What one source gave. ``hit_lines`` counts the lines that some signature wanted, floods included."""
+
+    source: Source
+    events: list[RawEvent] = field(default_factory=list)
+    hit_lines: int = 0
+    first_stamp: Stamp | None = None
+    last_stamp: Stamp | None = None
+
+
+class Scanners:
+    """The compiled form of a signature set: one engine for the whole file, one for the windows."""
+
+    def __init__(self, signatures: SignatureSet, cache: Path | None, *, prefer_regex: bool = False) -> None:
+        self.set = signatures
+        self.whole = [s for s in signatures.signatures if s.full_scan and not s.fallback]
+        self.window = [s for s in signatures.signatures if not s.full_scan and not s.fallback]
+        self.header = len(self.whole)
+        expressions = [s.scan for s in self.whole] + [_HEADER_EXPRESSION]
+        self.whole_engine = build_engine(expressions, cache, prefer_regex=prefer_regex)
+        self.window_engine = (
+            build_engine([s.scan for s in self.window], cache, prefer_regex=prefer_regex) if self.window else None
+        )
+
+    def clone(self) -> Scanners:
+        """Return the same scanners for another thread."""
+        other = object.__new__(Scanners)
+        other.set, other.whole, other.window, other.header = self.set, self.whole, self.window, self.header
+        other.whole_engine = self.whole_engine.clone()
+        other.window_engine = self.window_engine.clone() if self.window_engine else None
+        return other
+
+
+def read_source(source: Source, scanners: Scanners, progress: Callable[[int], None] | None = None) -> Reading:
+    """Scan one log and return its events in file order. Raises OSError when the file cannot be read."""
+    with LogBuffer(source.path) as buffer:
+        return _SourceReader(source, scanners, buffer).read(progress)
+
+
+class _SourceReader:
+    """The steps of reading one file, and what they share."""
+
+    def __init__(self, source: Source, scanners: Scanners, buffer: LogBuffer) -> None:
+        self.source = source
+        self.scanners = scanners
+        self.buffer = buffer
+        self.reading = Reading(source)
+        self.stamps: dict[int, Stamp | None] = {}
+
+    def read(self, progress: Callable[[int], None] | None) -> Reading:
+        fold = Fold(self.buffer)
+        for hits in scan_buffer(self.scanners.whole_engine, self.buffer.data, self.buffer.size, progress=progress):
+            fold.add(hits)
+        lines = fold.lines()
+        header = self.scanners.header
+        tracebacks = assemble_tracebacks(self.buffer, [line.start for line in lines if header in line.expressions])
+        by_start = {block.exception_start: block for block in tracebacks}
+        self.reading.hit_lines = sum(line.repeats for line in lines)
+
+        raw: list[RawEvent] = []
+        claimed: set[int] = set()
+        for line in lines:
+            candidates = [self.scanners.whole[number] for number in line.expressions if number != header]
+            for event in self._events_of(line, candidates, by_start.get(line.start)):
+                raw.append(event)
+                claimed.add(line.start)
+        for block in tracebacks:
+            if block.exception_start not in claimed:
+                line = HitLine(block.exception_start, block.exception_end, frozenset())
+                raw += self._events_of(line, self.scanners.set.fallbacks, block)
+        failures = sorted(event.event.offset for event in raw if event.event.role in _FAILING)
+        if self.scanners.window_engine is not None:
+            for line in self._progress_lines(self.scanners.window_engine, failures):
+                candidates = [self.scanners.window[number] for number in line.expressions]
+                raw += self._events_of(line, candidates, None)
+        raw.sort(key=lambda item: item.event.offset)
+        raw += self._last_lines({item.event.offset for item in raw})
+        raw.sort(key=lambda item: item.event.offset)
+        self._finish(raw)
+        self.reading.events = raw
+        return self.reading
+
+    # -- one line -------------------------------------------------------------------------------------------
+
+    def _events_of(self, line: HitLine, candidates: list[Signature], block: Traceback | None) -> Iterable[RawEvent]:
+        if not candidates:
+            return
+        whole = clean(self.buffer.text(line.start, line.end, line.place))
+        own = peel(whole)
+        for part in segments(whole):
+            peeled = own if part == whole else peel(part)
+            if part != whole and not peeled.fields and not peeled.carrier:
+                # a bar's tail or a glued line: the line's own prefixes still say who wrote it
+                peeled.fields, peeled.carrier, peeled.stream = dict(own.fields), own.carrier, own.stream
+                peeled.stamp = peeled.stamp or own.stamp
+            match = self._claim(line, candidates, peeled)
+            if match is not None:
+                yield self._event(line, match, peeled, block)
+
+    def _claim(self, line: HitLine, candidates: list[Signature], peeled: Peeled) -> Match | None:
+        flat = [signature for signature in candidates if not signature.before and not signature.after]
+        wide = [signature for signature in candidates if signature.before or signature.after]
+        matches = [match for match in (self.scanners.set.claim(flat, peeled.text),) if match]
+        for signature in wide:
+            texts = [peeled.text]
+            if signature.after:
+                texts += [p.text for _, _, p in following(self.buffer, line.end, peeled, signature.after)]
+            if signature.before:
+                earlier = [p.text for p in preceding(self.buffer, line.start, peeled, signature.before)]
+                texts = earlier[::-1] + texts
+            match = signature.match("\n".join(texts))
+            if match is not None:
+                matches.append(match)
+        return min(matches, key=lambda m: (m.start - m.end, m.signature.name)) if matches else None
+
+    def _event(self, line: HitLine, match: Match, peeled: Peeled, block: Traceback | None) -> RawEvent:
+        signature = match.signature
+        fields = {**match.fields}
+        raw_time = fields.pop("time", None)
+        hints = self.source.hints
+        event = Event(
+            source=self.source.name,
+            line=0,
+            end_line=0,
+            offset=line.start,
+            kind=signature.kind,
+            signature=signature.name,
+            role=signature.role,
+            category=signature.category,
+            message=" ".join(peeled.text.split())[:_MOST_MESSAGE],
+            stream=signature.stream or hints.stream or peeled.stream or "stderr",
+            attempt=hints.attempt or 0,
+            repeats=line.repeats,
+        )
+        written_by = {key: value for key, value in peeled.fields.items() if key not in {"severity", "tid"}}
+        for key, column in _COLUMNS.items():
+            if key in fields:
+                setattr(event, column, fields.pop(key))
+                fields[f"subject_{key}"] = True
+            elif key in written_by:
+                setattr(event, column, written_by[key])
+        event.process_group = fields.pop("pg", None) or fields.pop("pg_id", None)
+        event.sequence = fields.pop("seq", None)
+        event.operation = fields.pop("op", None)
+        if peeled.rank_mark:
+            fields["rank_mark"] = True
+        if "severity" in peeled.fields:
+            fields["severity"] = peeled.fields["severity"]
+        if signature.activity:
+            fields["activity"] = signature.activity
+        if signature.phase:
+            fields["phase"] = signature.phase
+        if signature.scope != "rank":
+            fields["scope"] = signature.scope
+        if block is not None:
+            self._add_traceback(event, fields, block)
+        event.fields = fields
+        stamp = parse_stamp(raw_time) if raw_time else None
+        if stamp is None and peeled.stamp is not None:
+            stamp = parse_stamp(peeled.stamp[1])
+        raw = RawEvent(event, stamp=stamp, written_by=written_by)
+        if stamp is None:
+            raw.before = self._stamp_near(line.start, peeled, back=True)
+            raw.after = self._stamp_near(line.end, peeled, back=False)
+        return raw
+
+    def _add_traceback(self, event: Event, fields: dict[str, Any], block: Traceback) -> None:
+        fields["traceback_line"] = self.buffer.line_number(block.header)
+        fields["raised"] = True
+        fields["header"] = block.header
+        if block.where:
+            fields["where"] = block.where
+        activity = activity_of(block.frames)
+        if activity:
+            fields.setdefault("activity", activity)
+        if block.nested:
+            fields["nested"] = True
+        if block.chained:
+            fields["chained"] = block.chained
+        if block.end > block.exception_end:
+            fields["end_offset"] = block.end
+
+    # -- times ----------------------------------------------------------------------------------------------
+
+    def _stamp_near(self, place: int, writer: Peeled, *, back: bool) -> Stamp | None:
+        """Return the nearest stamp above or below a line, of the same writer where prefixes tell writers apart."""
+        lines = (
+            self.buffer.lines_before(place, _STAMP_LINES) if back else self.buffer.lines_after(place, _STAMP_LINES)
+        )
+        for start, end in lines:
+            if start not in self.stamps:
+                self.stamps[start] = self._stamp_of(start, end)
+            stamp = self.stamps[start]
+            if stamp is not None:
+                return stamp
+        return None
+
+    def _stamp_of(self, start: int, end: int) -> Stamp | None:
+        head = self.buffer.data[start : min(end, start + 200)]
+        if head.count(b":") < 2:
+            return None
+        for part in segments(clean(head.decode("utf-8", "replace"))):
+            peeled = peel(part)
+            if peeled.stamp is not None and (stamp := parse_stamp(peeled.stamp[1])) is not None:
+                return stamp
+        return None
+
+    # -- progress -------------------------------------------------------------------------------------------
+
+    def _windows(self, failures: list[int]) -> list[tuple[int, int]]:
+        size = self.buffer.size
+        spans = [(0, min(size, _HEAD_BYTES)), (max(0, size - _TAIL_BYTES), size)]
+        chosen = failures if len(failures) <= _MOST_WINDOWS else failures[: _MOST_WINDOWS // 2] + failures[-_MOST_WINDOWS // 2 :]
+        spans += [(max(0, place - _NEAR_BYTES), min(size, place + _NEAR_BYTES)) for place in chosen]
+        spans.sort()
+        merged: list[tuple[int, int]] = []
+        for start, end in spans:
+            if merged and start <= merged[-1][1]:
+                merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+            else:
+                merged.append((start, end))
+        # whole lines only
+        return [
+            (self.buffer.line_bounds(start)[0] if start else 0, self.buffer.line_bounds(end)[1] if end < size else size)
+            for start, end in merged
+        ]
+
+    def _progress_lines(self, engine: Engine, failures: list[int]) -> list[HitLine]:
+        """Return the first and the last progress lines of each writer between one failure and the next."""
+        lines: list[HitLine] = []
+        for start, end in self._windows(failures):
+            borders = [start, *sorted(place for place in failures if start < place < end), end]
+            hits = [
+                (offset, expression)
+                for block in scan_buffer(engine, self.buffer.data, end, start)
+                for offset, expression in block
+            ]
+            grouped = list(group_by_line(self.buffer, hits))
+            place = 0
+            for low, high in zip(borders, borders[1:], strict=False):
+                part: list[HitLine] = []
+                while place < len(grouped) and grouped[place].start < high:
+                    if grouped[place].start >= low:
+                        part.append(grouped[place])
+                    place += 1
+                lines += self._ends(part)
+        return lines
+
+    def _ends(self, lines: list[HitLine]) -> list[HitLine]:
+        kept: dict[tuple[frozenset[int], bytes], list[HitLine]] = {}
+        for line in lines:
+            head = self.buffer.data[line.start : min(line.end, line.start + LOOKED_AT)]
+            kept.setdefault((line.expressions, writer_key(head)), []).append(line)
+        chosen: list[HitLine] = []
+        for group in kept.values():
+            chosen += group[:_KEPT_FIRST]
+            chosen += group[max(_KEPT_FIRST, len(group) - _KEPT_LAST) :]
+        return chosen
+
+    def _last_lines(self, known: set[int]) -> list[RawEvent]:
+        """Return the last line of each writer: of a rank whose log simply stops it is the only evidence."""
+        found: list[RawEvent] = []
+        seen: set[Any] = set()
+        alone = self.source.hints.rank is not None or self.source.hints.local_rank is not None
+        for start, end in self.buffer.lines_before(self.buffer.size + 1, _TAIL_LINES, _TAIL_BYTES):
+            if end <= start:
+                continue
+            text = self.buffer.text(start, end)
+            part = segments(clean(text))[-1]
+            if not part.strip():
+                continue
+            peeled = peel(part)
+            identity = tuple(sorted((k, v) for k, v in peeled.fields.items() if k in {"rank", "local_rank", "task"}))
+            if identity in seen or (seen and not identity):
+                continue
+            seen.add(identity)
+            if start not in known:
+                found.append(self._last_line(start, end, peeled))
+            if alone:
+                break
+        return found
+
+    def _last_line(self, start: int, end: int, peeled: Peeled) -> RawEvent:
+        event = Event(
+            source=self.source.name,
+            line=0,
+            end_line=0,
+            offset=start,
+            kind="notice",
+            signature="log/last-line",
+            role="context",
+            message=" ".join(peeled.text.split())[:_MOST_MESSAGE],
+            stream=self.source.hints.stream or peeled.stream or "stderr",
+            attempt=self.source.hints.attempt or 0,
+        )
+        for key, column in _COLUMNS.items():
+            if key in peeled.fields:
+                setattr(event, column, peeled.fields[key])
+        raw = RawEvent(event, written_by=dict(peeled.fields))
+        if peeled.stamp is not None:
+            raw.stamp = parse_stamp(peeled.stamp[1])
+        if raw.stamp is None:
+            raw.before = self._stamp_near(start, peeled, back=True)
+            raw.after = self._stamp_near(end, peeled, back=False)
+        return raw
+
+    # -- places ---------------------------------------------------------------------------------------------
+
+    def _finish(self, raw: list[RawEvent]) -> None:
+        for item in raw:
+            event = item.event
+            event.line = self.buffer.line_number(event.offset)
+            end_offset = event.fields.pop("end_offset", None)
+            event.end_line = self.buffer.line_number(end_offset) if end_offset else event.line
+        stamps = [item.stamp for item in raw if item.stamp is not None]
+        if stamps:
+            self.reading.first_stamp, self.reading.last_stamp = stamps[0], stamps[-1]

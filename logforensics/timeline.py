@@ -1,0 +1,142 @@
+"""Puts all events of a run on one clock and in one order, and gives them as the polars frame of the API.
+
+The order is causal reading order: inside one writer's file the file's order, between files the time.
+Times that a log did not write are derived (a timeout's line minus what it waited) or bracketed by the
+stamps around them, and say so.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from logforensics.clock import SECOND, Stamp
+from logforensics.model import KINDS, ROLES, STREAMS, TIME_BASES, Event
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from logforensics.reader import RawEvent, Reading
+
+# A line between two stamps that are further apart than this happened near the earlier one or near the later
+# one; nobody knows. The earlier is taken, as a bound.
+_WIDE_GAP_US = 120 * SECOND
+
+
+def build_timeline(readings: list[Reading]) -> list[Event]:
+    """Give every event its time and its place in the order; returns them ordered, ``event_id`` set."""
+    references = {reading.source.name: _reference(reading, readings) for reading in readings}
+    keyed: list[tuple[int, int, int, Event]] = []
+    for number, reading in enumerate(readings):
+        reference = references[reading.source.name]
+        for raw in reading.events:
+            _place_in_time(raw, reference)
+        _derive(reading.events)
+        latest: dict[int | None, int] = {}
+        carried = -(1 << 62)
+        for raw in reading.events:
+            event = raw.event
+            # a launcher's tee mixes writers out of order: only one writer's own order is certain
+            floor = latest.get(event.rank, carried if event.time_us is None else -(1 << 62))
+            effective = floor if event.time_us is None else max(floor, event.time_us)
+            latest[event.rank] = effective
+            carried = max(carried, effective)
+            keyed.append((effective, number, event.offset, event))
+    keyed.sort(key=lambda item: item[:3])
+    events = [item[3] for item in keyed]
+    for event_id, event in enumerate(events):
+        event.event_id = event_id
+    return events
+
+
+def _reference(reading: Reading, readings: list[Reading]) -> int:
+    """Return a moment near this source's events: another stamp with a year, else the file's own time."""
+    years = [
+        time
+        for other in ([reading], readings)
+        for item in other
+        for raw in item.events
+        if raw.stamp is not None and raw.stamp.year is not None and (time := raw.stamp.resolve(0)) is not None
+    ]
+    return sorted(years)[len(years) // 2] if years else reading.source.mtime_us
+
+
+def _place_in_time(raw: RawEvent, reference: int) -> None:
+    event = raw.event
+    if raw.stamp is not None:
+        event.time_us = raw.stamp.resolve(reference)
+        event.time_error_us = raw.stamp.error_us
+        event.time_basis = "stamped" if event.time_us is not None else "none"
+        return
+    before = _resolved(raw.before, reference)
+    after = _resolved(raw.after, reference)
+    if before is None and after is None:
+        return
+    event.time_basis = "bracketed"
+    if before is not None and after is not None and after >= before:
+        gap = after - before
+        event.time_us = before + gap // 2 if gap <= _WIDE_GAP_US else before
+        event.time_error_us = gap // 2 if gap <= _WIDE_GAP_US else gap
+    else:
+        event.time_us = before if before is not None else after
+        event.time_error_us = _WIDE_GAP_US // 2
+
+
+def _resolved(stamp: Stamp | None, reference: int) -> int | None:
+    return stamp.resolve(reference) if stamp is not None else None
+
+
+def _derive(items: list[RawEvent]) -> None:
+    """An unstamped timeout came its own waiting time after the last thing its writer said."""
+    for raw in items:
+        event = raw.event
+        waited = event.fields.get("elapsed_ms") or event.fields.get("timeout_ms")
+        if event.kind != "timeout" or event.time_basis != "bracketed" or not waited or raw.before is None:
+            continue
+        if raw.after is None and event.time_us is not None:
+            event.time_us += int(waited) * 1000
+            event.time_basis = "derived"
+
+
+def issue_time(event: Event) -> int | None:
+    """Return when the collective that timed out was issued: the line's time minus how long it ran."""
+    waited = event.fields.get("elapsed_ms") or event.fields.get("timeout_ms")
+    if event.time_us is None or not waited:
+        return None
+    return event.time_us - int(waited) * 1000
+
+
+def to_frame(events: list[Event]) -> pl.DataFrame:
+    """Return the timeline as a polars frame, one row an event, with the columns of the README's table.
+
+    ``fields`` is a JSON text; ``time`` is datetime[us, UTC].
+    """
+    import polars as pl
+
+    columns = {
+        "event_id": pl.Series([e.event_id for e in events], dtype=pl.UInt32),
+        "source": pl.Series([e.source for e in events], dtype=pl.Categorical),
+        "line": pl.Series([e.line for e in events], dtype=pl.UInt64),
+        "end_line": pl.Series([e.end_line for e in events], dtype=pl.UInt64),
+        "offset": pl.Series([e.offset for e in events], dtype=pl.UInt64),
+        "attempt": pl.Series([e.attempt for e in events], dtype=pl.Int16),
+        "node": pl.Series([e.node for e in events], dtype=pl.Categorical),
+        "rank": pl.Series([e.rank for e in events], dtype=pl.Int32),
+        "local_rank": pl.Series([e.local_rank for e in events], dtype=pl.Int16),
+        "pid": pl.Series([e.pid for e in events], dtype=pl.Int64),
+        "stream": pl.Series([e.stream for e in events], dtype=pl.Enum(STREAMS)),
+        "time": pl.Series([e.time_us for e in events], dtype=pl.Int64).cast(pl.Datetime("us", "UTC")),
+        "time_basis": pl.Series([e.time_basis for e in events], dtype=pl.Enum(TIME_BASES)),
+        "time_error_us": pl.Series([e.time_error_us for e in events], dtype=pl.Int64),
+        "kind": pl.Series([e.kind for e in events], dtype=pl.Enum(KINDS)),
+        "signature": pl.Series([e.signature for e in events], dtype=pl.Categorical),
+        "role": pl.Series([e.role for e in events], dtype=pl.Enum(ROLES)),
+        "category": pl.Series([e.category for e in events], dtype=pl.Categorical),
+        "process_group": pl.Series([e.process_group for e in events], dtype=pl.String),
+        "sequence": pl.Series([e.sequence for e in events], dtype=pl.Int64),
+        "operation": pl.Series([e.operation for e in events], dtype=pl.String),
+        "message": pl.Series([e.message for e in events], dtype=pl.String),
+        "fields": pl.Series([json.dumps(e.fields, sort_keys=True, default=str) for e in events], dtype=pl.String),
+        "repeats": pl.Series([e.repeats for e in events], dtype=pl.UInt32),
+    }
+    return pl.DataFrame(columns)
