@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from os import cpu_count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from logforensics.clock import parse_stamp
 from logforensics.correlate.verdict import Diagnosis, diagnose
-from logforensics.error_file import ErrorFileProblem, read_error_file
+from logforensics.error_file import ErrorFileError, read_error_file
+from logforensics.excerpts import Excerpt, read_excerpts
 from logforensics.identity import Identity, resolve_identity
-from logforensics.model import CollectiveState, ChainLink, Event, Note, RankState, Verdict
+from logforensics.model import ChainLink, CollectiveState, Event, Note, RankState, Verdict
 from logforensics.reader import Reading, Scanners, read_source
 from logforensics.signatures import SignatureSet, signatures_with
-from logforensics.sources import Source, Sources, collect
+from logforensics.sources import InputError, Source, Sources, collect
 from logforensics.timeline import build_timeline, to_frame
 
 if TYPE_CHECKING:
     import polars as pl
+
+# Excerpts are kept for so many first exceptions beside the evidence; a report cannot show more.
+_MOST_QUOTED = 64
 
 
 @dataclass
@@ -28,7 +33,8 @@ class Analysis:
     """What a run's logs say. ``verdict`` is the answer, ``timeline`` everything it rests on.
 
     ``ranks`` has one state for each rank that the logs speak of or announce; ``first_exceptions`` one event
-    for each rank that had one, earliest first.
+    for each rank that had one, earliest first. ``excerpts`` maps the id of an event that the verdict rests on
+    to the lines around it, as (line number, text).
     """
 
     verdict: Verdict
@@ -42,6 +48,7 @@ class Analysis:
     identity: Identity
     attempts: int = 1
     facts: dict[str, str] = field(default_factory=dict)
+    excerpts: dict[int, Excerpt] = field(default_factory=dict)
 
     @cached_property
     def timeline(self) -> pl.DataFrame:
@@ -54,8 +61,11 @@ class Analysis:
 
 
 def cache_folder() -> Path:
-    """Return the user's cache folder for compiled scan databases."""
+    """Return the user's cache folder for compiled scan databases; ``LOGFORENSICS_CACHE`` names another one."""
     import platformdirs
+
+    if own := os.environ.get("LOGFORENSICS_CACHE"):
+        return Path(own)
 
     return Path(platformdirs.user_cache_dir("logforensics"))
 
@@ -65,6 +75,8 @@ def analyze(
     *,
     parsers: Path | None = None,
     world_size: int | None = None,
+    since: str | None = None,
+    until: str | None = None,
     progress: Callable[[int, int], None] | None = None,
     use_cache: bool = True,
 ) -> Analysis:
@@ -74,11 +86,13 @@ def analyze(
         paths: one path or several; folders are searched whole.
         parsers: a folder of your own signatures, used beside the shipped ones.
         world_size: the number of ranks, where the logs do not say.
+        since: leave out what came before this time (as the logs write it, e.g. "2026-11-30 19:11:05").
+        until: leave out what came after this time. Events without a time stay.
         progress: called with (bytes done, bytes in all) while scanning.
         use_cache: keep the compiled scan database in the user's cache folder.
 
     Raises:
-        InputError: nothing readable at ``paths``.
+        InputError: nothing readable at ``paths``, or ``since``/``until`` is no time.
         SignatureError: ``parsers`` is no folder of dialects.
     """
     given = [paths] if isinstance(paths, str | Path) else list(paths)
@@ -93,8 +107,12 @@ def analyze(
         if world_size is not None:
             identity.world_size = world_size
         events = build_timeline(readings)
+        if since or until:
+            events = _between(events, since, until)
         diagnosis = diagnose(events, identity, readings, sources)
-        return _analysis(diagnosis, events, identity, sources)
+        analysis = _analysis(diagnosis, events, identity, sources)
+        _quote(analysis)
+        return analysis
 
 
 def _analysis(diagnosis: Diagnosis, events: list[Event], identity: Identity, sources: Sources) -> Analysis:
@@ -111,6 +129,39 @@ def _analysis(diagnosis: Diagnosis, events: list[Event], identity: Identity, sou
         attempts=diagnosis.attempts,
         facts=diagnosis.run_facts,
     )
+
+
+def _between(events: list[Event], since: str | None, until: str | None) -> list[Event]:
+    low = _moment(since) if since else None
+    high = _moment(until) if until else None
+    kept = [
+        event
+        for event in events
+        if event.time_us is None or ((low is None or event.time_us >= low) and (high is None or event.time_us <= high))
+    ]
+    for number, event in enumerate(kept):
+        event.event_id = number
+    return kept
+
+
+def _moment(text: str) -> int:
+    stamp = parse_stamp(text)
+    time = stamp.resolve(0) if stamp is not None and stamp.year is not None else None
+    if time is None:
+        raise InputError(f"{text!r} is no time; write it like 2026-11-30 19:11:05")
+    return time
+
+
+def _quote(analysis: Analysis) -> None:
+    """Put the log's own lines into the evidence, and those around it beside it."""
+    told = {evidence.event_id for evidence in analysis.verdict.evidence}
+    told.update(event.event_id for event in analysis.first_exceptions[:_MOST_QUOTED])
+    analysis.excerpts = read_excerpts([analysis.events[number] for number in sorted(told)], analysis.sources)
+    for evidence in analysis.verdict.evidence:
+        lines = dict(analysis.excerpts.get(evidence.event_id, []))
+        own = [lines[number] for number in range(evidence.line, evidence.end_line + 1) if number in lines]
+        if own and analysis.events[evidence.event_id].stream != "error_file":
+            evidence.text = "\n".join(own)
 
 
 def read_sources(
@@ -135,7 +186,7 @@ def read_sources(
             progress(done, total)
 
     readings: dict[str, Reading] = {}
-    threads = max(1, min(len(logs), cpu_count() or 1))
+    threads = max(1, min(len(logs), os.cpu_count() or 1))
     free = [scanners] + [scanners.clone() for _ in range(threads - 1)]
 
     def read(source: Source) -> Reading | str:
@@ -157,6 +208,6 @@ def read_sources(
         if source.kind == "error_file":
             try:
                 readings[source.name] = read_error_file(source, signatures)
-            except ErrorFileProblem as problem:
+            except ErrorFileError as problem:
                 sources.note(source.name, f"no torchelastic error file: {problem}; skipped")
     return [readings[source.name] for source in sources.found if source.name in readings]

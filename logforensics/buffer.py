@@ -24,9 +24,7 @@ class LogBuffer:
         self._file = path.open("rb")
         self._file.seek(0, 2)
         self.size = self._file.tell()
-        self.data: mmap.mmap | bytes = (
-            mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ) if self.size else b""
-        )
+        self.data: mmap.mmap | bytes = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ) if self.size else b""
         self._known_offsets = [0]
         self._known_numbers = [1]
 
@@ -47,7 +45,7 @@ class LogBuffer:
         return start, self.size if end < 0 else end
 
     def text(self, start: int, end: int, around: int | None = None) -> str:
-        """Return the line ``start``..``end`` as text; of an overlong one its beginning, or the part around an offset."""
+        """Return the line ``start``..``end`` as text; of an overlong one its start, or the part around an offset."""
         if end - start > MOST_LINE_BYTES:
             if around is not None and around - start > MOST_LINE_BYTES:
                 start = around - MOST_LINE_BYTES // 2

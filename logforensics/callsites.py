@@ -54,4 +54,6 @@ def activity_of(frames: list[Frame]) -> str | None:
         return None
     if found[0] == "training":
         return next((activity for activity in found if activity in {"evaluation", "init", "compile"}), "training")
+    if found[0] == "init" and "rendezvous" in found:
+        return "rendezvous"  # the very first group is being made: init_process_group is further out
     return found[0]

@@ -6,17 +6,16 @@ what matters is the order of events, and a run's processes nearly always share a
 
 from __future__ import annotations
 
+import calendar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 
 import regex
 
 SECOND = 1_000_000
-_MONTHS = {name: number for number, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), 1)}
+_MONTHS = {name: number for number, name in enumerate(calendar.month_abbr) if name}
 
-_ISO = regex.compile(
-    r"(\d{4})[-/](\d\d)[-/](\d\d)[\sT_](\d\d):(\d\d):(\d\d)(?:[,.](\d{1,9}))?\s?(Z|[+-]\d\d:?\d\d)?$"
-)
+_ISO = regex.compile(r"(\d{4})[-/](\d\d)[-/](\d\d)[\sT_](\d\d):(\d\d):(\d\d)(?:[,.](\d{1,9}))?\s?(Z|[+-]\d\d:?\d\d)?$")
 _GLOG = regex.compile(r"(\d{1,2})(\d\d)\s(\d\d):(\d\d):(\d\d)\.(\d{6,9})$")
 _SYSLOG = regex.compile(r"([A-Z][a-z]{2})\s+(\d{1,2})\s(\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?$")
 _CTIME = regex.compile(r"[A-Z][a-z]{2}\s([A-Z][a-z]{2})\s+(\d{1,2})\s(\d\d):(\d\d):(\d\d)\s(\d{4})$")

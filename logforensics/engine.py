@@ -46,9 +46,11 @@ class HyperscanEngine:
     @classmethod
     def build(cls, expressions: Sequence[bytes], cache: Path | None) -> HyperscanEngine:
         """Compile, or load from ``cache`` (a folder). A bad or unwritable cache only costs the compilation."""
+        from importlib.metadata import version
+
         import hyperscan
 
-        name = hashlib.sha256(b"\n".join((hyperscan.__version__.encode(), *expressions))).hexdigest()
+        name = hashlib.sha256(b"\n".join((version("hyperscan").encode(), *expressions))).hexdigest()
         kept = cache / f"scan-{name[:32]}.hsdb" if cache else None
         database = _load(kept)
         if database is None:
@@ -156,7 +158,9 @@ def blocks(data: Any, size: int, start: int = 0, step: int = BLOCK_BYTES) -> Ite
         view.release()
 
 
-def scan_buffer(engine: Engine, data: Any, size: int, start: int = 0, progress: Callable[[int], None] | None = None) -> Iterator[list[Hit]]:
+def scan_buffer(
+    engine: Engine, data: Any, size: int, start: int = 0, progress: Callable[[int], None] | None = None
+) -> Iterator[list[Hit]]:
     """Yield the hits of each block of ``data[start:size]``, offsets counted from the beginning of ``data``."""
     for offset, block in blocks(data, size, start):
         found = engine.scan(block)

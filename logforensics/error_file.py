@@ -23,20 +23,20 @@ _MOST_BYTES = 4 << 20
 _FRAME = regex.compile(r'File "(?P<path>[^"]+)", line (?P<line>\d+), in (?P<function>.+)')
 
 
-class ErrorFileProblem(ValueError):
+class ErrorFileError(ValueError):
     """The file is no torchelastic error file; the text says why."""
 
 
 def read_error_file(source: Source, signatures: SignatureSet) -> Reading:
     """Return the one event of an error file, claimed by the same signatures as a log line.
 
-    Raises ErrorFileProblem when the content is not that of an error file.
+    Raises ErrorFileError when the content is not that of an error file.
     """
     text, stack, stamp = _content(source)
     candidates = [signature for signature in signatures.signatures if not signature.fallback]
     match = signatures.claim(candidates, text) or signatures.claim(signatures.fallbacks, text.split("\n")[0])
     if match is None:
-        raise ErrorFileProblem("its message is no exception that is known")
+        raise ErrorFileError("its message is no exception that is known")
     signature, fields = match.signature, dict(match.fields)
     hints = source.hints
     event = Event(
@@ -72,16 +72,16 @@ def read_error_file(source: Source, signatures: SignatureSet) -> Reading:
 
 def _content(source: Source) -> tuple[str, str, int | None]:
     if source.size > _MOST_BYTES:
-        raise ErrorFileProblem("too large for an error file")
+        raise ErrorFileError("too large for an error file")
     try:
         table: Any = json.loads(source.path.read_text(encoding="utf-8", errors="replace"))
     except (OSError, ValueError) as error:
-        raise ErrorFileProblem(f"not valid JSON ({error})") from error
+        raise ErrorFileError(f"not valid JSON ({error})") from error
     message = table.get("message") if isinstance(table, dict) else None
     if isinstance(message, str):
         return message, "", None
     if not isinstance(message, dict) or not isinstance(message.get("message"), str):
-        raise ErrorFileProblem('it has no "message"')
+        raise ErrorFileError('it has no "message"')
     extra = message.get("extraInfo")
     extra = extra if isinstance(extra, dict) else {}
     stamp = str(extra.get("timestamp", ""))

@@ -15,7 +15,8 @@ LOOKED_AT = 240
 
 # Who wrote a line, cheaply: the words that carry a number of a rank, a task or a process.
 _WRITER = re.compile(
-    rb"(?:rank|default|task|process|pid|node)[\W_]{0,10}\d+|^\s{0,5}\d+:|^\[\d+,\d+\]|^[\w.-]+:\d+:\d+ ", re.IGNORECASE
+    rb"(?:rank|default|task|process|pid|node)[\W_]{0,10}\d+|^\s{0,5}\d+:|^\[\d+,\d+\]|^[\w.-]+:\d+:\d+ ",
+    re.IGNORECASE,
 )
 
 

@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from logforensics.model import Event
 from logforensics.reader import RawEvent, Reading
 
 # Nobody builds nodes with more accelerators than this often enough to assume one.
@@ -90,22 +89,22 @@ def _witness(identity: Identity, reading: Reading) -> None:
             if event.pid is not None and event.local_rank is not None:
                 identity.pid_local[event.pid] = event.local_rank
             continue
-        subject = bool(event.fields.get("subject_rank"))
+        subject = "rank" in event.told
         local = event.local_rank if subject else by.get("local_rank", event.local_rank)
-        if local is not None and (subject == bool(event.fields.get("subject_local_rank")) or "local_rank" in by):
+        if local is not None and (subject == ("local_rank" in event.told) or "local_rank" in by):
             known = identity.local_rank[place].setdefault(local, rank)
             if known != rank:
                 _conflict(identity, f"{place}: local rank {local} is rank {known} and rank {rank}")
             else:
                 identity.rank_local[rank] = local
-        pid = event.pid if not subject or event.fields.get("subject_pid") else None
-        if pid is not None and (event.kind in {"init", "exit", "config"} or event.fields.get("subject_pid")):
+        pid = event.pid if not subject or "pid" in event.told else None
+        if pid is not None and (event.kind in {"init", "exit", "config"} or "pid" in event.told):
             identity.pid_rank[pid].add(rank)
             identity.rank_pid[rank] = pid
         host = event.node
         if host and (subject or event.stream == "nccl" or "host" in by):
             identity.rank_node.setdefault(rank, host)
-            if subject and event.fields.get("subject_host"):
+            if subject and "host" in event.told:
                 identity.place_node.setdefault(place, host)
 
 
@@ -145,7 +144,7 @@ def _ranks_of_sources(identity: Identity, readings: list[Reading]) -> None:
             raw.event.rank
             for raw in reading.events
             if raw.event.rank is not None
-            and (raw.event.fields.get("rank_mark") or raw.written_by.get("rank") == raw.event.rank or raw.event.kind == "init")
+            and ("mark" in raw.event.told or raw.written_by.get("rank") == raw.event.rank or raw.event.kind == "init")
         }
         if len(marks) == 1:
             rank = marks.pop()
@@ -219,7 +218,7 @@ def _assign(identity: Identity, reading: Reading, raw: RawEvent) -> None:
 
 def _rank_for(identity: Identity, reading: Reading, raw: RawEvent, place: str) -> int | None:
     event, by, hints = raw.event, raw.written_by, reading.source.hints
-    subject_pid = event.fields.get("subject_pid")
+    subject_pid = "pid" in event.told
     if event.pid is not None and (subject_pid or event.stream == "nccl" or "pid" in by):
         rank = identity.rank_of_pid(event.pid)
         if rank is not None:
@@ -238,15 +237,13 @@ def _rank_for(identity: Identity, reading: Reading, raw: RawEvent, place: str) -
         return int(task)
     group_rank = event.fields.get("group_rank")
     group = event.process_group or ""
-    if group_rank is not None and hints.local_rank is None and hints.rank is None and (
-        not group or "default_pg" in group or group == "0"
+    if (
+        group_rank is not None
+        and hints.local_rank is None
+        and hints.rank is None
+        and (not group or "default_pg" in group or group == "0")
     ):
         # the world group's rank is the global one; older lines name no group, and most runs have only one
-        event.fields["rank_from_group"] = True
+        event.told.add("group")
         return int(group_rank)
     return None
-
-
-def subject_is_writer(event: Event) -> bool:
-    """Return whether an event is about the process that wrote it (and not, say, a launcher's word on a rank)."""
-    return event.role not in {"pointer", "teardown"} or bool(event.fields.get("rank_mark"))

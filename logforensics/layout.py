@@ -28,7 +28,9 @@ _TORCHRUN = regex.compile(
     r"(?:^|/)(?P<group>[^/]+)/attempt_(?P<attempt>\d+)/(?P<local_rank>\d+)/(?P<file>stdout\.log|stderr\.log|error\.json)"
     r"(?:\.gz|\.zst)?$"
 )
-_TORCHRUN_BARE = regex.compile(r"(?:^|/)attempt_(?P<attempt>\d+)/(?P<local_rank>\d+)/(?P<file>std(?:out|err)\.log|error\.json)$")
+_TORCHRUN_BARE = regex.compile(
+    r"(?:^|/)attempt_(?P<attempt>\d+)/(?P<local_rank>\d+)/(?P<file>std(?:out|err)\.log|error\.json)$"
+)
 # deepspeed/launcher/launch.py --enable_each_rank_log: <time>_rank<global>.log; and what people name theirs
 _RANK_FILE = regex.compile(r"(?:^|[/_.-])rank[_.-]?(?P<rank>\d{1,6})(?=[_.-]|$)", regex.IGNORECASE)
 # Open MPI --output-filename: <dir>/<job>/rank.<rank>/stdout

@@ -212,7 +212,9 @@ class Event:
 
     ``time_us`` is microseconds since the epoch on the run's clock, ``time_error_us`` the half-width of its
     uncertainty. ``fields`` holds every captured field that has no column of its own, plus ``activity``,
-    ``where`` and ``chain`` where the parser found them. ``event_id`` is set by the timeline.
+    ``where`` and ``chained`` where the parser found them. ``event_id`` is set by the timeline. ``told`` keeps
+    how the identity is known: the names of columns that the message itself states ("rank", "pid",
+    "local_rank", "host"), "mark" for torch's own [rankN]:, "group" for a world group's rank.
     """
 
     source: str
@@ -239,6 +241,7 @@ class Event:
     fields: dict[str, Any] = field(default_factory=dict)
     repeats: int = 1
     event_id: int = -1
+    told: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)

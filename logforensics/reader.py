@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -188,14 +189,14 @@ class _SourceReader:
         for key, column in _COLUMNS.items():
             if key in fields:
                 setattr(event, column, fields.pop(key))
-                fields[f"subject_{key}"] = True
+                event.told.add(key)
             elif key in written_by:
                 setattr(event, column, written_by[key])
         event.process_group = fields.pop("pg", None) or fields.pop("pg_id", None)
         event.sequence = fields.pop("seq", None)
         event.operation = fields.pop("op", None)
         if peeled.rank_mark:
-            fields["rank_mark"] = True
+            event.told.add("mark")
         if "severity" in peeled.fields:
             fields["severity"] = peeled.fields["severity"]
         if signature.activity:
@@ -219,12 +220,11 @@ class _SourceReader:
     def _add_traceback(self, event: Event, fields: dict[str, Any], block: Traceback) -> None:
         fields["traceback_line"] = self.buffer.line_number(block.header)
         fields["raised"] = True
-        fields["header"] = block.header
         if block.where:
             fields["where"] = block.where
         activity = activity_of(block.frames)
         if activity:
-            fields.setdefault("activity", activity)
+            fields["activity"] = activity  # the place in the code is more exact than the message
         if block.nested:
             fields["nested"] = True
         if block.chained:
@@ -236,9 +236,7 @@ class _SourceReader:
 
     def _stamp_near(self, place: int, writer: Peeled, *, back: bool) -> Stamp | None:
         """Return the nearest stamp above or below a line, of the same writer where prefixes tell writers apart."""
-        lines = (
-            self.buffer.lines_before(place, _STAMP_LINES) if back else self.buffer.lines_after(place, _STAMP_LINES)
-        )
+        lines = self.buffer.lines_before(place, _STAMP_LINES) if back else self.buffer.lines_after(place, _STAMP_LINES)
         for start, end in lines:
             if start not in self.stamps:
                 self.stamps[start] = self._stamp_of(start, end)
@@ -262,7 +260,11 @@ class _SourceReader:
     def _windows(self, failures: list[int]) -> list[tuple[int, int]]:
         size = self.buffer.size
         spans = [(0, min(size, _HEAD_BYTES)), (max(0, size - _TAIL_BYTES), size)]
-        chosen = failures if len(failures) <= _MOST_WINDOWS else failures[: _MOST_WINDOWS // 2] + failures[-_MOST_WINDOWS // 2 :]
+        chosen = (
+            failures
+            if len(failures) <= _MOST_WINDOWS
+            else failures[: _MOST_WINDOWS // 2] + failures[-_MOST_WINDOWS // 2 :]
+        )
         spans += [(max(0, place - _NEAR_BYTES), min(size, place + _NEAR_BYTES)) for place in chosen]
         spans.sort()
         merged: list[tuple[int, int]] = []
@@ -273,7 +275,10 @@ class _SourceReader:
                 merged.append((start, end))
         # whole lines only
         return [
-            (self.buffer.line_bounds(start)[0] if start else 0, self.buffer.line_bounds(end)[1] if end < size else size)
+            (
+                self.buffer.line_bounds(start)[0] if start else 0,
+                self.buffer.line_bounds(end)[1] if end < size else size,
+            )
             for start, end in merged
         ]
 
@@ -289,7 +294,7 @@ class _SourceReader:
             ]
             grouped = list(group_by_line(self.buffer, hits))
             place = 0
-            for low, high in zip(borders, borders[1:], strict=False):
+            for low, high in pairwise(borders):
                 part: list[HitLine] = []
                 while place < len(grouped) and grouped[place].start < high:
                     if grouped[place].start >= low:

@@ -21,7 +21,9 @@ _MOST_STRANGERS = 12
 
 _FRAME = regex.compile(r'\s*File "(?P<path>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.+))?')
 _EXCEPTION = regex.compile(r"(?P<exc>[A-Za-z_][\w.]*(?:\.<locals>\.\w+)?)(?::\s?(?P<message>.*)|\s*)$", regex.DOTALL)
-_NOT_A_CLASS = regex.compile(r"(?:INFO|WARNING|ERROR|DEBUG|CRITICAL|wandb|srun|slurmstepd|step|epoch|loss|iter)$", regex.IGNORECASE)
+_NOT_A_CLASS = regex.compile(
+    r"(?:INFO|WARNING|ERROR|DEBUG|CRITICAL|wandb|srun|slurmstepd|step|epoch|loss|iter)$", regex.IGNORECASE
+)
 _CHAIN = {
     "During handling of the above exception, another exception occurred:": "context",
     "The above exception was the direct cause of the following exception:": "cause",

@@ -58,7 +58,7 @@ _SIGNATURE_KEYS = {
     "sample",
     "not",
 }
-_SCOPES = ("rank", "node", "run")
+_SCOPES = ("rank", "peers", "node", "run")
 
 
 class SignatureError(ValueError):
@@ -78,7 +78,8 @@ class Signature:
     """One kind of line. See CONTRIBUTING.md, "Add a signature", for what each key means.
 
     ``before`` and ``after`` widen the record to neighbouring lines of the same writer, joined with newlines.
-    ``scope`` says who is hit: the rank that wrote it, its node, or the whole run (then no rank is blamed).
+    ``scope`` says who is hit: the rank that wrote it; it and an unnamed peer that disagree ("peers"); its node; or
+    the whole run (then no rank is blamed).
     A ``fallback`` is asked only when nothing else claims a traceback's last line.
     """
 
@@ -424,4 +425,5 @@ def how_far(signature: Signature, line: str) -> str:
             else:
                 high = middle - 1
         reach = max(reach, low if low > start else 0)
-    return f"  sample: {flat}\n          {' ' * reach}^ matched up to here\n  hint: in a verbose pattern a blank is written \\s"
+    caret = " " * reach + "^ matched up to here"
+    return f"  sample: {flat}\n          {caret}\n  hint: in a verbose pattern a blank is written \\s"

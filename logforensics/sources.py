@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bz2
 import contextlib
+import glob
 import gzip
 import io
 import lzma
@@ -21,7 +22,6 @@ import time
 import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from glob import glob, has_magic
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -42,7 +42,15 @@ _DEEPEST_ARCHIVE = 3
 _TEXT_BUT_NO_LOG = (
     ".toml", ".yaml", ".yml", ".ini", ".cfg", ".py", ".sh", ".html", ".css", ".js", ".md", ".csv", ".ipynb",
 )  # fmt: skip
-_MAGIC_BINARY = (b"\x7fELF", b"\x89PNG", b"%PDF", b"\xff\xd8\xff", b"GIF8", b"\xca\xfe\xba\xbe", b"PK\x05\x06")
+_MAGIC_BINARY = (
+    b"\x7fELF",
+    b"\x89PNG",
+    b"%PDF",
+    b"\xff\xd8\xff",
+    b"GIF8",
+    b"\xca\xfe\xba\xbe",
+    b"PK\x05\x06",
+)
 _PICKLE = regex.compile(rb"\x80[\x02-\x05]")
 
 
@@ -122,8 +130,8 @@ def collect(paths: Iterable[str | Path]) -> Sources:
 def _expand(path: str) -> list[str]:
     if path == "-" or Path(path).exists():
         return [path]
-    if has_magic(path):
-        matches = sorted(glob(path, recursive=True))
+    if glob.has_magic(path):
+        matches = sorted(glob.glob(path, recursive=True))  # noqa: PTH207 - the pattern may be absolute
         if matches:
             return matches
         raise InputError(f"{path}: nothing matches this pattern")
@@ -238,7 +246,8 @@ def _looks_like_error_file(head: bytes) -> bool:
     return head.lstrip().startswith(b'{"message"') and b"py_callstack" in head
 
 
-def _opened(path: Path, head: bytes) -> IO[bytes]:
+def _opened(path: Path, head: bytes) -> Any:
+    """Return a decompressing binary stream for a file that begins with ``head``."""
     if head.startswith(b"\x1f\x8b"):
         return gzip.open(path, "rb")
     if head.startswith(b"BZh"):
@@ -247,8 +256,8 @@ def _opened(path: Path, head: bytes) -> IO[bytes]:
         return lzma.open(path, "rb")
     import zstandard
 
-    stream: Any = zstandard.ZstdDecompressor().stream_reader(path.open("rb"), read_across_frames=True, closefd=True)
-    return io.BufferedReader(stream)
+    decompressor = zstandard.ZstdDecompressor()
+    return io.BufferedReader(decompressor.stream_reader(path.open("rb"), read_across_frames=True, closefd=True))
 
 
 def _add_compressed(sources: Sources, path: Path, name: str, head: bytes, mtime_us: int, depth: int) -> None:

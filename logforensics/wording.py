@@ -94,18 +94,16 @@ def _remedies() -> list[dict[str, Any]]:
 def remedies_for(category: str, phase: str, incident: Incident) -> list[Remedy]:
     """Return what to do about a category in a phase, with the facts at hand filled in."""
     facts = _facts_of(incident)
-    found = []
-    for entry in _remedies():
-        if category in entry["categories"] and (not entry.get("phases") or phase in entry["phases"]):
-            found.append(
-                Remedy(
-                    entry["id"],
-                    _filled(entry["title"], facts),
-                    [_filled(step, facts) for step in entry.get("steps", [])],
-                    [_filled(command, facts) for command in entry.get("commands", [])],
-                )
-            )
-    return found
+    return [
+        Remedy(
+            entry["id"],
+            _filled(entry["title"], facts),
+            [_filled(step, facts) for step in entry.get("steps", [])],
+            [_filled(command, facts) for command in entry.get("commands", [])],
+        )
+        for entry in _remedies()
+        if category in entry["categories"] and (not entry.get("phases") or phase in entry["phases"])
+    ]
 
 
 def _facts_of(incident: Incident) -> dict[str, str]:

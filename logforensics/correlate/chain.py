@@ -16,9 +16,7 @@ def first_exceptions(facts: Facts, survived: list[Event]) -> list[Event]:
     found: list[Event] = []
     for own in facts.ranks.values():
         lines = [
-            event
-            for event in (*own.causes, *own.symptoms, *own.timeouts)
-            if id(event) not in gone and wrote(event)
+            event for event in (*own.causes, *own.symptoms, *own.timeouts) if id(event) not in gone and wrote(event)
         ]
         if lines:
             found.append(min(lines, key=lambda event: event.event_id))

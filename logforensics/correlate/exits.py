@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from logforensics.correlate.facts import Facts, RankFacts, exit_code_of
 from logforensics.correlate.incident import Incident
 from logforensics.model import Event
@@ -74,8 +76,8 @@ def _of_rank(rank: int, own: RankFacts, facts: Facts) -> Incident | None:
             [rank],
             "killed",
             why=[
-                f"rank {rank} was killed (SIGKILL) and wrote nothing; no kernel, cgroup or scheduler line says by whom. "
-                "The usual killer is the out-of-memory killer"
+                f"rank {rank} was killed (SIGKILL) and wrote nothing; no kernel, cgroup or scheduler line says by "
+                "whom. The usual killer is the out-of-memory killer"
             ],
             confidence="medium",
         )
@@ -134,7 +136,7 @@ def memory_growth(facts: Facts, rank: int) -> list[Event]:
         if event.kind == "memory" and event.fields.get("memory_mb") and event.rank in {rank, None}
     ]
     values = [float(event.fields["memory_mb"]) for event in reports]
-    rising = all(later >= earlier * 0.98 for earlier, later in zip(values, values[1:], strict=False))
+    rising = all(later >= earlier * 0.98 for earlier, later in pairwise(values))
     if len(values) >= 3 and rising and values[-1] >= values[0] * _GROWTH:
         return [reports[-1], reports[0]]
     return []

@@ -41,7 +41,7 @@ class RankFacts:
     @property
     def last_activity(self) -> Event | None:
         """The last line that says what this rank was doing, steps included."""
-        own = [e for e in (*self.activities[-1:], *self.progress[-1:])]
+        own = [*self.activities[-1:], *self.progress[-1:]]
         return max(own, key=lambda e: e.event_id) if own else None
 
     @property
@@ -113,7 +113,7 @@ class Facts:
 def wrote(event: Event) -> bool:
     """Return whether the rank of an event wrote the line itself (and not a launcher about it)."""
     return event.stream not in {"launcher", "scheduler", "kernel"} and not (
-        event.role in {"pointer", "teardown"} and not event.fields.get("rank_mark")
+        event.role in {"pointer", "teardown"} and "mark" not in event.told
     )
 
 
@@ -173,9 +173,13 @@ def _sort(event: Event, facts: Facts, own: RankFacts | None) -> None:
         if own:
             own.causes.append(event)
     elif role == "symptom":
-        target = (facts.timeouts, own.timeouts if own else None) if event.kind == "timeout" else (
-            facts.symptoms,
-            own.symptoms if own else None,
+        target = (
+            (facts.timeouts, own.timeouts if own else None)
+            if event.kind == "timeout"
+            else (
+                facts.symptoms,
+                own.symptoms if own else None,
+            )
         )
         for kept in target:
             if kept is not None:

@@ -39,12 +39,13 @@ def find_incidents(facts: Facts) -> tuple[list[Incident], list[Event]]:
     gone = {id(event) for event in survived}
     alive = [event for event in facts.causes if id(event) not in gone]
     alive = _best_of_chains(alive, facts)
-    _name_by_neighbours(alive, facts)
     incidents = [_incident(group) for group in _per_writer(alive)]
     for incident in incidents:
         _begin_of_decay(incident, facts)
     _attribute(incidents, facts)
     merged = _merge_ranks(incidents)
+    for incident in merged:
+        _blame_peers(incident, facts)
     merged.sort(key=lambda incident: incident.first.event_id)
     for incident in merged:
         incident.consequence_of = _consequence(incident, facts)
@@ -66,7 +67,9 @@ def _survived(event: Event, facts: Facts) -> bool:
     if not later and not facts.finished:
         return False
     if any(
-        other.event_id > event.event_id and (other.rank == event.rank or other.rank is None) and other.attempt == event.attempt
+        other.event_id > event.event_id
+        and (other.rank == event.rank or other.rank is None)
+        and other.attempt == event.attempt
         for other in facts.finished
     ) and not _fatal_exit(event.rank, facts):
         return True
@@ -113,9 +116,7 @@ def _begin_of_decay(incident: Incident, facts: Facts) -> None:
     if incident.category != "nan_loss":
         return
     first = incident.first
-    lowered = [
-        event for event in facts.events if "scale" in event.fields and event.event_id < first.event_id
-    ]
+    lowered = [event for event in facts.events if "scale" in event.fields and event.event_id < first.event_id]
     start: Event | None = None
     scale = float("inf")
     for event in reversed(lowered):
@@ -141,7 +142,11 @@ def _specific(event: Event) -> tuple[int, int]:
 def _best_of_chains(events: list[Event], facts: Facts) -> list[Event]:
     """Keep of each chain of exceptions the link that tells most; of equals the first."""
     raised = sorted(
-        (e for e in (*events, *facts.symptoms, *facts.timeouts) if e.fields.get("raised") and not e.fields.get("error_file")),
+        (
+            e
+            for e in (*events, *facts.symptoms, *facts.timeouts)
+            if e.fields.get("raised") and not e.fields.get("error_file")
+        ),
         key=lambda e: (e.source, e.offset),
     )
     open_chain: dict[tuple[str, int | None], list[Event]] = {}
@@ -166,20 +171,20 @@ def _words(event: Event) -> str:
 
 def _per_writer(events: list[Event]) -> list[list[Event]]:
     """Put together what tells of one failure: same writer, same category; a logged line and its traceback."""
-    groups: dict[tuple[object, ...], list[Event]] = {}
+    groups: dict[tuple[int, object, str], list[Event]] = {}
     for event in events:
         category = category_of(event)
         writer: object = event.rank if event.rank is not None else event.source
-        key = (event.attempt, writer, category)
+        key: tuple[int, object, str] = (event.attempt, writer, category)
         groups.setdefault(key, []).append(event)
     # a line without a rank that says the same as one with a rank, right beside it, is that rank's
     by_words: dict[tuple[int, str], list[Event]] = {}
     for key, group in groups.items():
         if group[0].rank is not None:
-            by_words.setdefault((group[0].attempt, str(key[2])), group)
+            by_words.setdefault((group[0].attempt, key[2]), group)
     result = []
     for key, group in groups.items():
-        home = by_words.get((group[0].attempt, str(key[2])))
+        home = by_words.get((group[0].attempt, key[2]))
         if group[0].rank is None and home is not None and home is not group and _tells_the_same(group, home):
             home.extend(group)
             home.sort(key=lambda event: event.event_id)
@@ -203,38 +208,8 @@ def _incident(events: list[Event]) -> Incident:
         ranks=ranks,
         rule=OWN_FAILURE,
         tier=0 if any(event.role == "cause" for event in events) else 1,
-        scope="rank" if ranks else first.fields.get("scope", "rank"),
+        scope=first.fields.get("scope", "rank") if not ranks or first.fields.get("scope") == "peers" else "rank",
     )
-
-
-# A line about its own writer's rank stands this close below the failure it belongs to.
-_NEIGHBOUR_LINES = 8
-
-
-def _name_by_neighbours(events: list[Event], facts: Facts) -> None:
-    """Give a failure without a rank the rank that its own next lines name ("... for rank 3: 0 1 2")."""
-    nameless = [event for event in events if event.rank is None and wrote(event)]
-    if not nameless:
-        return
-    named = [
-        event
-        for event in facts.events
-        if event.role == "context"
-        and event.rank is not None
-        and (event.fields.get("subject_rank") or event.fields.get("rank_from_group"))
-    ]
-    for event in nameless:
-        limit = min(
-            (other.line for other in nameless if other.source == event.source and other.line > event.line),
-            default=event.line + _NEIGHBOUR_LINES,
-        )
-        near = [
-            other
-            for other in named
-            if other.source == event.source and event.line < other.line <= min(limit, event.end_line + _NEIGHBOUR_LINES)
-        ]
-        if near:
-            event.rank = min(near, key=lambda other: other.line).rank
 
 
 # -- whose is it ------------------------------------------------------------------------------------------------
@@ -258,6 +233,9 @@ def _attribute(incidents: list[Incident], facts: Facts) -> None:
     named = {rank for incident in incidents for rank in incident.ranks}
     failed = failed_ranks(facts)
     open_ranks = [rank for rank in failed if rank not in named and not facts.ranks[rank].victim]
+    others = [
+        rank for rank in facts.expected if rank not in named and not (rank in facts.ranks and facts.ranks[rank].victim)
+    ]
     for incident in nameless:
         times = sum(event.repeats for event in incident.events if event.fields.get("raised"))
         if len(open_ranks) == 1 or (open_ranks and times <= 1):
@@ -265,8 +243,9 @@ def _attribute(incidents: list[Incident], facts: Facts) -> None:
             incident.why.append("the failure names no rank; it is given to the one that the launcher saw fail first")
         elif open_ranks and times >= len(open_ranks):
             incident.ranks = sorted(open_ranks)
-        elif len(facts.ranks) == 1 and not facts.world_size:
-            incident.ranks = list(facts.ranks)
+        elif len(others) == 1 and times <= 1 and incident.tier == 0:
+            incident.ranks = others
+            incident.why.append("the failure names no rank; every other rank shows that it lost a peer")
 
 
 def _merge_ranks(incidents: list[Incident]) -> list[Incident]:
@@ -281,6 +260,15 @@ def _merge_ranks(incidents: list[Incident]) -> list[Incident]:
         home.ranks = sorted({*home.ranks, *incident.ranks})
         home.tier = min(home.tier, incident.tier)
     return merged
+
+
+def _blame_peers(incident: Incident, facts: Facts) -> None:
+    """Two ranks disagree and one of them noticed: with two ranks it is both, with more the other is not known."""
+    if incident.scope != "peers":
+        return
+    incident.ranks = list(facts.expected) if len(facts.expected) == 2 else []
+    incident.confidence = "medium"
+    incident.why.append("the rank that aborts is only the one that noticed; its peer may be the one that differs")
 
 
 def _same_fault(one: Incident, other: Incident) -> bool:
@@ -313,6 +301,10 @@ def _consequence(incident: Incident, facts: Facts) -> str | None:
     timeout = facts.first_timeout
     if timeout is None or not incident.ranks:
         return None
-    if before(timeout, first) is True and incident.category in {"interrupted", "user_exception", "unknown_exit"}:
+    if before(timeout, first) is True and incident.category in {
+        "interrupted",
+        "user_exception",
+        "unknown_exit",
+    }:
         return "it came after the timeout, while the run was being taken down"
     return None

@@ -17,7 +17,9 @@ def what_is_missing(facts: Facts, incident: Incident, sources: Sources, readings
     if absent and incident.category != "no_failure":
         lines.append(f"no log of rank {list_ranks(absent)} (the run has {facts.world_size} ranks)")
     if incident.category == "unknown_exit" and incident.rule == "killed":
-        lines.append("who sent SIGKILL: look at `dmesg -T | grep -i -e oom -e killed` and the scheduler's job record of that node")
+        lines.append(
+            "who sent SIGKILL: look at `dmesg -T | grep -i -e oom -e killed` and the scheduler's record of that node"
+        )
     if incident.status == "undetermined" and incident.category == "unknown_timeout":
         lines.append(
             "what the missing rank was doing: run `py-spy dump --pid <pid>` on it while it hangs, or set "
@@ -26,7 +28,9 @@ def what_is_missing(facts: Facts, incident: Incident, sources: Sources, readings
     if incident.status == "undetermined" and incident.category == "unknown_exit" and incident.ranks:
         lines.append(f"why rank {list_ranks(incident.ranks)} left: its exit code, and a log line where its loop ends")
     if facts.timeouts and not facts.ranks:
-        lines.append("which rank wrote which line: log each rank to a file of its own (torchrun --redirects 3 --log-dir DIR)")
+        lines.append(
+            "which rank wrote which line: log each rank to a file of its own (torchrun --redirects 3 --log-dir DIR)"
+        )
     if facts.identity.conflicts:
         lines.append("the logs contradict each other: " + "; ".join(facts.identity.conflicts[:3]))
     empty = [reading.source.name for reading in readings if not reading.events and reading.source.size == 0]

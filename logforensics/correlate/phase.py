@@ -17,7 +17,6 @@ _BY_ACTIVITY = {
 _BY_CATEGORY = {
     "rendezvous": "rendezvous",
     "missing_node": "rendezvous",
-    "import_error": "launch",
     "duplicate_gpu": "first_collective",
     "network_interface": "first_collective",
 }
@@ -48,6 +47,8 @@ def phase_of(incident: Incident, facts: Facts) -> str:
         return "mid_training"
     if any((event.sequence or 0) > _MANY_COLLECTIVES for event in facts.timeouts):
         return "mid_training"
+    if incident.category in {"config_error", "import_error"}:
+        return "launch"
     if _collective_spoken(facts, first):
         return "first_collective"
     if incident.category in _BY_CATEGORY:
@@ -80,15 +81,19 @@ def _last_doing(incident: Incident, facts: Facts) -> Event | None:
 
 def _fits(incident: Incident, last: Event) -> bool:
     """A failure of the disk or of a collective right after "saving" belongs to the checkpoint; an OOM need not."""
-    return incident.category in {
-        "disk_full",
-        "collective_mismatch",
-        "unknown_timeout",
-        "barrier_timeout",
-        "slow_rank",
-        "uneven_inputs",
-        "unknown_exit",
-    } or last.fields["activity"] == "checkpoint_save"
+    return (
+        incident.category
+        in {
+            "disk_full",
+            "collective_mismatch",
+            "unknown_timeout",
+            "barrier_timeout",
+            "slow_rank",
+            "uneven_inputs",
+            "unknown_exit",
+        }
+        or last.fields["activity"] == "checkpoint_save"
+    )
 
 
 def _collective_spoken(facts: Facts, limit: Event) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from logforensics.correlate.collectives import Stuck, find_stuck, laggards
 from logforensics.correlate.facts import Facts, is_training_step, list_ranks
-from logforensics.correlate.incident import Incident
+from logforensics.correlate.incident import Incident, before
 from logforensics.model import Event
 
 # What a rank does elsewhere -> category, phase.
@@ -43,8 +43,10 @@ def find_silent(facts: Facts) -> tuple[list[Incident], list[Stuck]]:
     incidents: list[Incident] = []
     if stuck:
         incidents += _of_collective(stuck[0], facts)
-    elif facts.symptoms:
+    elif any(own.victim for own in facts.ranks.values()):
         incidents += _of_lost_peers(facts)
+    elif facts.timeouts or facts.symptoms:
+        incidents += [_nobody_named(facts)]
     return incidents, stuck
 
 
@@ -62,6 +64,30 @@ def _of_collective(stuck: Stuck, facts: Facts) -> list[Incident]:
     if stuck.absent:
         return [_absent(stuck, facts)]
     return [_all_wait(stuck, facts)]
+
+
+def _nobody_named(facts: Facts) -> Incident:
+    """Somebody waited or lost a peer, and no line says which rank wrote that."""
+    told = facts.timeouts + facts.symptoms
+    said = next((event for event in told if event.category not in {None, "unknown_timeout"}), told[0])
+    joined, size = said.fields.get("joined"), said.fields.get("world_size")
+    counted = joined is not None and size is not None and joined < size
+    category = said.category or "unknown_timeout"
+    return Incident(
+        category,
+        [said, *[event for event in told if event is not said]],
+        [],
+        "waited-for-nobody-knows-whom",
+        tier=0 if counted else 2,
+        scope="run",
+        status="diagnosed" if counted else "undetermined",
+        why=[
+            f"only {joined} of {size} processes ever joined"
+            if counted
+            else "the logs do not say which rank waited, nor for whom"
+        ],
+        confidence="medium" if counted else "low",
+    )
 
 
 def _mismatch(stuck: Stuck) -> Incident:
@@ -93,8 +119,9 @@ def _told(stuck: Stuck, facts: Facts) -> Incident:
     # the line that names all of them says most
     told = sorted(stuck.told, key=lambda e: (-len(str(e.fields["absent_ranks"])), e.event_id))
     node = _whole_node(stuck.absent, facts)
+    starting = any(event.fields.get("activity") == "rendezvous" for event in told)
     return Incident(
-        "missing_node" if node else "barrier_timeout",
+        "missing_node" if node else "rendezvous" if starting else "barrier_timeout",
         told,
         stuck.absent,
         "named-absent",
@@ -138,7 +165,7 @@ def _left_early(stuck: Stuck, facts: Facts) -> Incident | None:
             "out-of-batches",
             tier=0,
             phase="epoch_end",
-            why=[f"ranks {list_ranks(sorted(over))} had reached the end of the epoch while the others were still in a step"],
+            why=[f"ranks {list_ranks(sorted(over))} had reached the epoch's end while the others were still in a step"],
             confidence="medium",
         )
     ahead = _ahead(stuck, facts)
@@ -150,7 +177,7 @@ def _left_early(stuck: Stuck, facts: Facts) -> Incident | None:
             "further-than-those-who-wait",
             tier=0,
             phase="epoch_end",
-            why=[f"ranks {list_ranks(ahead)} got through more batches than the ranks that wait, and do not wait themselves"],
+            why=[f"ranks {list_ranks(ahead)} got through more batches than those that wait, and do not wait"],
             confidence="low",
         )
     return None
@@ -202,10 +229,10 @@ def _busy_with(absent: list[int], facts: Facts) -> Incident | None:
     found: list[tuple[Event, int | None]] = []
     for rank in absent:
         own = facts.ranks.get(rank)
-        done = [e for e in (*(own.activities if own else []),) if limit is None or e.event_id < limit.event_id]
+        done = [e for e in (own.activities if own else []) if limit is None or before(e, limit) is not False]
         if len(absent) == 1 or rank == 0:
             # lines without a rank are usually rank 0's; with one absent rank they are the absent one's words
-            done += [e for e in facts.activities if e.rank is None and (limit is None or e.event_id < limit.event_id)]
+            done += [e for e in facts.activities if e.rank is None and (limit is None or before(e, limit) is not False)]
         last = max(done, key=lambda e: e.event_id, default=None)
         if last is not None and last.fields["activity"] in _BUSY:
             if last.role == "progress" and not _keeps_saying(last, facts):
@@ -243,7 +270,7 @@ def _all_wait(stuck: Stuck, facts: Facts) -> Incident:
     events = [event for event in told if event is not None]
     events += [call.event for call in sorted(stuck.calls, key=lambda call: call.event.event_id)]
     why = (
-        f"every rank whose log is here waits; rank {list_ranks(suspects)} had queued least and is a suspect, not a proven cause"
+        f"every rank whose log is here waits; rank {list_ranks(suspects)} had queued least: a suspect, no proof"
         if suspects
         else "every rank whose log is here waits in the same collective: nobody is missing from it"
     )
@@ -297,8 +324,8 @@ def _of_lost_peers(facts: Facts) -> list[Incident]:
                 tier=2,
                 status="undetermined",
                 why=[
-                    f"the others lost their connection to a peer; rank {list_ranks(left)} shows no error, was not stopped by "
-                    "the launcher, and its log just ends: it left on its own"
+                    f"the others lost their connection to a peer; rank {list_ranks(left)} shows no error, was not "
+                    "stopped by the launcher, and its log just ends: it left on its own"
                 ],
                 confidence="low",
             )

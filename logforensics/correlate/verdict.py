@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from logforensics.clock import SECOND
+from logforensics.correlate.attribution import attribute
 from logforensics.correlate.chain import build_chain, first_exceptions
 from logforensics.correlate.collectives import Stuck
 from logforensics.correlate.exits import find_exits
@@ -69,6 +70,7 @@ def diagnose(events: list[Event], identity: Identity, readings: list[Reading], s
     judged: list[Judgement] = []
     for attempt in attempts:
         own = [event for event in events if event.attempt == attempt or (len(attempts) > 1 and _shared(event))]
+        attribute(own)
         judged.append(judge(gather(own, identity)))
     chosen = next((item for item in judged if item.incident.category != "no_failure"), judged[0])
     facts, incident = chosen.facts, chosen.incident
@@ -173,9 +175,7 @@ def _lend_ranks(incident: Incident, facts: Facts) -> None:
     if incident.ranks or incident.scope != "rank":
         return
     if incident.category == "host_oom":
-        incident.ranks = [
-            event.rank for event in facts.exits if exit_code_of(event) == -9 and event.rank is not None
-        ]
+        incident.ranks = [event.rank for event in facts.exits if exit_code_of(event) == -9 and event.rank is not None]
         incident.ranks = sorted(set(incident.ranks))
 
 
@@ -189,7 +189,10 @@ def _nothing(facts: Facts) -> Incident:
             [],
             "nothing-failed",
             status="no_failure",
-            why=["no rank shows a failure" + ("" if facts.finished else "; the logs do not say either that the run ended")],
+            why=[
+                "no rank shows a failure"
+                + ("" if facts.finished else "; the logs do not say either that the run ended")
+            ],
             confidence="high" if facts.finished else "medium",
         )
     return Incident(
@@ -213,7 +216,7 @@ def _confidence(incident: Incident, rivals: list[Incident], facts: Facts) -> str
     if incident.scope == "run":
         return "high" if incident.tier == 0 else "medium"
     if incident.tier > 0:
-        return "medium" if incident.ranks and facts.symptoms or facts.timeouts else "low"
+        return "medium" if (incident.ranks and facts.symptoms) or facts.timeouts else "low"
     doubts = 0
     if not incident.ranks:
         doubts += 1
@@ -301,9 +304,7 @@ def _lead(first: Event, timeout: Event) -> float | None:
 
 def _launcher_says(facts: Facts, incident: Incident) -> str | None:
     """The launcher's own first failure, when it names another rank: people believe it, so it must be explained."""
-    named = next(
-        (e for e in facts.exits if e.rank is not None and exit_code_of(e) not in {None, 0, -15}), None
-    )
+    named = next((e for e in facts.exits if e.rank is not None and exit_code_of(e) not in {None, 0, -15}), None)
     if named is None or not incident.ranks or named.rank in incident.ranks:
         return None
     return (
