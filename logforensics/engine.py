@@ -1,65 +1,65 @@
 """Finds, in one pass over the bytes, every line that some signature may want.
 
-All scan expressions are compiled into one Hyperscan database, kept on disk under its content's hash. Where
-Hyperscan cannot be imported the same expressions run one after another through ``regex``: slower, the same
-lines. Both report places as byte offsets inside the line that matched.
+The texts that signatures need (``expression.required_texts``) are compiled into one Hyperscan database of
+literals, kept on disk under its content's hash. Where Hyperscan cannot be imported the texts are searched for
+one after another: slower, the same lines. Both report places as byte offsets inside the line that matched.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import mmap
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
-
-import regex
 
 from logforensics.signatures import write_atomically
 
 # A block is scanned at once; it also bounds how many reports are held before they are folded.
 BLOCK_BYTES = 32 << 20
 
-Hit = tuple[int, int]  # (offset of the match's last byte, index of the expression)
+Hit = tuple[int, int]  # (offset of the text's last byte, index of the text)
 
 
 class Engine(Protocol):
-    """Scans bytes for a fixed set of expressions. One object may be used by one thread at a time."""
+    """Scans bytes for a fixed set of texts. One object may be used by one thread at a time."""
 
     def scan(self, block: Any) -> list[Hit]:
-        """Return every (offset, expression) in one block, ordered by offset."""
+        """Return every (offset, text) in one block, ordered by offset."""
         ...
 
     def clone(self) -> Engine:
-        """Return an engine over the same expressions for another thread."""
+        """Return an engine over the same texts for another thread."""
         ...
 
 
 class HyperscanEngine:
-    """The fast engine. Compiling costs a second or two; loading a cached database a few milliseconds."""
+    """The fast engine: one pass, whatever the number of texts."""
 
     def __init__(self, database: Any, scratch: Any) -> None:
         self._database = database
         self._scratch = scratch
 
     @classmethod
-    def build(cls, expressions: Sequence[bytes], cache: Path | None) -> HyperscanEngine:
+    def build(cls, texts: Sequence[bytes], cache: Path | None) -> HyperscanEngine:
         """Compile, or load from ``cache`` (a folder). A bad or unwritable cache only costs the compilation."""
         from importlib.metadata import version
 
         import hyperscan
 
-        name = hashlib.sha256(b"\n".join((version("hyperscan").encode(), *expressions))).hexdigest()
+        name = hashlib.sha256(b"\0".join((version("hyperscan").encode(), *texts))).hexdigest()
         kept = cache / f"scan-{name[:32]}.hsdb" if cache else None
         database = _load(kept)
         if database is None:
             database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
             database.compile(
-                expressions=list(expressions),
-                ids=list(range(len(expressions))),
-                elements=len(expressions),
-                flags=[0] * len(expressions),
+                expressions=list(texts),
+                ids=list(range(len(texts))),
+                elements=len(texts),
+                flags=[0] * len(texts),
+                literal=True,
             )
             if kept:
                 body = hyperscan.dumpb(database)
@@ -75,8 +75,8 @@ class HyperscanEngine:
         hits: list[Hit] = []
         add = hits.append
 
-        def report(expression: int, _start: int, end: int, _flags: int, _context: Any) -> None:
-            add((end - 1, expression))
+        def report(text: int, _start: int, end: int, _flags: int, _context: Any) -> None:
+            add((end - 1, text))
 
         if len(block):
             self._database.scan(block, match_event_handler=report, scratch=self._scratch)
@@ -99,13 +99,13 @@ def _load(kept: Path | None) -> Any:
         return None
 
 
-class RegexEngine:
-    """The engine for machines without Hyperscan: each expression is searched for in turn."""
+class PlainEngine:
+    """The engine for machines without Hyperscan: each text is searched for in turn."""
 
-    def __init__(self, expressions: Sequence[bytes]) -> None:
-        self._patterns = [regex.compile(expression, regex.ASCII) for expression in expressions]
+    def __init__(self, texts: Sequence[bytes]) -> None:
+        self._texts = list(texts)
 
-    def clone(self) -> RegexEngine:
+    def clone(self) -> PlainEngine:
         """See Engine."""
         return self
 
@@ -113,27 +113,24 @@ class RegexEngine:
         """See Engine."""
         data = bytes(block)
         hits: list[Hit] = []
-        for number, pattern in enumerate(self._patterns):
-            position = 0
-            while match := pattern.search(data, position):
-                hits.append((match.end() - 1, number))
-                line_end = data.find(b"\n", match.end() - 1)
-                if line_end < 0:
-                    break
-                position = line_end + 1
+        for number, text in enumerate(self._texts):
+            place = data.find(text)
+            while place >= 0:
+                hits.append((place + len(text) - 1, number))
+                place = data.find(text, place + 1)
         hits.sort()
         return hits
 
 
-def build_engine(expressions: Sequence[bytes], cache: Path | None, *, prefer_regex: bool = False) -> Engine:
-    """Return the best engine that this machine has for the expressions.
+def build_engine(texts: Sequence[bytes], cache: Path | None, *, plain: bool = False) -> Engine:
+    """Return the best engine that this machine has for the texts.
 
-    ``LOGFORENSICS_ENGINE=regex`` in the environment, or ``prefer_regex``, chooses the slow one.
+    ``LOGFORENSICS_ENGINE=plain`` in the environment, or ``plain``, chooses the slow one.
     """
-    if not prefer_regex and os.environ.get("LOGFORENSICS_ENGINE") != "regex":
+    if not plain and os.environ.get("LOGFORENSICS_ENGINE") != "plain":
         with contextlib.suppress(ImportError):
-            return HyperscanEngine.build(expressions, cache)
-    return RegexEngine(expressions)
+            return HyperscanEngine.build(texts, cache)
+    return PlainEngine(texts)
 
 
 def blocks(data: Any, size: int, start: int = 0, step: int = BLOCK_BYTES) -> Iterator[tuple[int, Any]]:
@@ -153,9 +150,18 @@ def blocks(data: Any, size: int, start: int = 0, step: int = BLOCK_BYTES) -> Ite
                 yield start, part
             finally:
                 part.release()
+            _forget(data, start, end)
             start = end
     finally:
         view.release()
+
+
+def _forget(data: Any, start: int, end: int) -> None:
+    """Give scanned pages of a memory map back, so that a log larger than memory costs none."""
+    if isinstance(data, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        first = start - start % mmap.PAGESIZE
+        if end > first:
+            data.madvise(mmap.MADV_DONTNEED, first, end - first)
 
 
 def scan_buffer(
@@ -166,4 +172,4 @@ def scan_buffer(
         found = engine.scan(block)
         if progress:
             progress(len(block))
-        yield [(offset + place, expression) for place, expression in found] if offset else found
+        yield [(offset + place, text) for place, text in found] if offset else found

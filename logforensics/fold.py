@@ -20,13 +20,18 @@ _WRITER = re.compile(
 )
 
 
+_NUMBER = re.compile(rb"\d+")
+# So many different shapes are told apart for one set of texts; a log that has more is not a flood of like lines.
+_MOST_SHAPES = 4000
+
+
 @dataclass(slots=True)
 class HitLine:
-    """A line that some expressions matched. ``repeats`` counts the like lines that it stands for."""
+    """A line that held texts that some signature needs. ``repeats`` counts the like lines that it stands for."""
 
     start: int
     end: int
-    expressions: frozenset[int]
+    texts: frozenset[int]
     place: int = 0  # offset of a match's end: where to look in an overlong line
     repeats: int = 1
 
@@ -38,6 +43,11 @@ class _Flood:
     folded: int = 0
 
 
+def line_shape(head: bytes) -> bytes:
+    """Return a line's beginning with every number made 0: lines of one shape say the same of other things."""
+    return _NUMBER.sub(b"0", head)
+
+
 def writer_key(head: bytes) -> bytes:
     """Return what tells one writer's lines from another's, from the first bytes of a line."""
     return b"|".join(_WRITER.findall(head)[:3]).lower()
@@ -46,18 +56,18 @@ def writer_key(head: bytes) -> bytes:
 def group_by_line(buffer: LogBuffer, hits: list[Hit]) -> Iterator[HitLine]:
     """Yield one HitLine for each line that was hit, from hits ordered by offset."""
     start = end = place = -1
-    expressions: set[int] = set()
-    for offset, expression in hits:
+    texts: set[int] = set()
+    for offset, text in hits:
         if offset <= end:
-            expressions.add(expression)
+            texts.add(text)
             continue
         if end >= 0:
-            yield HitLine(start, end, frozenset(expressions), place)
+            yield HitLine(start, end, frozenset(texts), place)
         start, end = buffer.line_bounds(offset)
         place = offset
-        expressions = {expression}
+        texts = {text}
     if end >= 0:
-        yield HitLine(start, end, frozenset(expressions), place)
+        yield HitLine(start, end, frozenset(texts), place)
 
 
 class Fold:
@@ -65,13 +75,14 @@ class Fold:
 
     def __init__(self, buffer: LogBuffer) -> None:
         self._buffer = buffer
-        self._floods: dict[tuple[frozenset[int], bytes], _Flood] = {}
+        self._floods: dict[tuple[frozenset[int], bytes, bytes], _Flood] = {}
 
     def add(self, hits: list[Hit]) -> None:
         """Take the hits of one block, ordered by offset."""
         for line in group_by_line(self._buffer, hits):
             head = self._buffer.data[line.start : min(line.end, line.start + LOOKED_AT)]
-            flood = self._floods.setdefault((line.expressions, writer_key(head)), _Flood())
+            shape = line_shape(head) if len(self._floods) < _MOST_SHAPES else b""
+            flood = self._floods.setdefault((line.texts, writer_key(head), shape), _Flood())
             if len(flood.kept) < KEPT:
                 flood.kept.append(line)
             else:

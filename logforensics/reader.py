@@ -6,6 +6,7 @@ so a healthy log costs one scan. A line that no signature wants never becomes a 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -23,7 +24,7 @@ from logforensics.records import Traceback, assemble_tracebacks, following, prec
 from logforensics.signatures import Match, Signature, SignatureSet
 from logforensics.sources import Source
 
-_HEADER_EXPRESSION = rb"Traceback \(most recent call last\):"
+_HEADER_TEXT = b"Traceback (most recent call last):"
 _FAILING = {"cause", "either", "symptom", "pointer"}
 
 _HEAD_BYTES = 64 << 10
@@ -62,26 +63,42 @@ class Reading:
 
 
 class Scanners:
-    """The compiled form of a signature set: one engine for the whole file, one for the windows."""
+    """The compiled form of a signature set: one engine for the whole file, one for the windows.
 
-    def __init__(self, signatures: SignatureSet, cache: Path | None, *, prefer_regex: bool = False) -> None:
+    ``whole`` and ``window`` tell for each text of the engine which signatures need it.
+    """
+
+    def __init__(self, signatures: SignatureSet, cache: Path | None, *, plain: bool = False) -> None:
         self.set = signatures
-        self.whole = [s for s in signatures.signatures if s.full_scan and not s.fallback]
-        self.window = [s for s in signatures.signatures if not s.full_scan and not s.fallback]
-        self.header = len(self.whole)
-        expressions = [s.scan for s in self.whole] + [_HEADER_EXPRESSION]
-        self.whole_engine = build_engine(expressions, cache, prefer_regex=prefer_regex)
-        self.window_engine = (
-            build_engine([s.scan for s in self.window], cache, prefer_regex=prefer_regex) if self.window else None
-        )
+        fast = [s for s in signatures.signatures if s.full_scan and not s.fallback]
+        near = [s for s in signatures.signatures if not s.full_scan and not s.fallback]
+        whole_texts, self.whole = _needed(fast)
+        self.header = len(whole_texts)
+        self.whole_engine = build_engine([*whole_texts, _HEADER_TEXT], cache, plain=plain)
+        window_texts, self.window = _needed(near)
+        self.window_engine = build_engine(window_texts, cache, plain=plain) if window_texts else None
 
     def clone(self) -> Scanners:
         """Return the same scanners for another thread."""
-        other = object.__new__(Scanners)
-        other.set, other.whole, other.window, other.header = self.set, self.whole, self.window, self.header
+        other = copy.copy(self)
         other.whole_engine = self.whole_engine.clone()
         other.window_engine = self.window_engine.clone() if self.window_engine else None
         return other
+
+
+def _needed(signatures: list[Signature]) -> tuple[list[bytes], list[list[Signature]]]:
+    """Return the texts that signatures need, and for each text who needs it."""
+    by_text: dict[str, list[Signature]] = {}
+    for signature in signatures:
+        for text in signature.scan:
+            by_text.setdefault(text, []).append(signature)
+    return [text.encode() for text in by_text], list(by_text.values())
+
+
+def _candidates(texts: frozenset[int], needed: list[list[Signature]]) -> list[Signature]:
+    """Return the signatures that may claim a line with these texts, each once."""
+    found = {signature.name: signature for number in texts if number < len(needed) for signature in needed[number]}
+    return list(found.values())
 
 
 def read_source(source: Source, scanners: Scanners, progress: Callable[[int], None] | None = None) -> Reading:
@@ -106,14 +123,14 @@ class _SourceReader:
             fold.add(hits)
         lines = fold.lines()
         header = self.scanners.header
-        tracebacks = assemble_tracebacks(self.buffer, [line.start for line in lines if header in line.expressions])
+        tracebacks = assemble_tracebacks(self.buffer, [line.start for line in lines if header in line.texts])
         by_start = {block.exception_start: block for block in tracebacks}
         self.reading.hit_lines = sum(line.repeats for line in lines)
 
         raw: list[RawEvent] = []
         claimed: set[int] = set()
         for line in lines:
-            candidates = [self.scanners.whole[number] for number in line.expressions if number != header]
+            candidates = _candidates(line.texts, self.scanners.whole)
             for event in self._events_of(line, candidates, by_start.get(line.start)):
                 raw.append(event)
                 claimed.add(line.start)
@@ -124,7 +141,7 @@ class _SourceReader:
         failures = sorted(event.event.offset for event in raw if event.event.role in _FAILING)
         if self.scanners.window_engine is not None:
             for line in self._progress_lines(self.scanners.window_engine, failures):
-                candidates = [self.scanners.window[number] for number in line.expressions]
+                candidates = _candidates(line.texts, self.scanners.window)
                 raw += self._events_of(line, candidates, None)
         raw.sort(key=lambda item: item.event.offset)
         raw += self._last_lines({item.event.offset for item in raw})
@@ -288,9 +305,9 @@ class _SourceReader:
         for start, end in self._windows(failures):
             borders = [start, *sorted(place for place in failures if start < place < end), end]
             hits = [
-                (offset, expression)
+                (offset, text)
                 for block in scan_buffer(engine, self.buffer.data, end, start)
-                for offset, expression in block
+                for offset, text in block
             ]
             grouped = list(group_by_line(self.buffer, hits))
             place = 0
@@ -307,7 +324,7 @@ class _SourceReader:
         kept: dict[tuple[frozenset[int], bytes], list[HitLine]] = {}
         for line in lines:
             head = self.buffer.data[line.start : min(line.end, line.start + LOOKED_AT)]
-            kept.setdefault((line.expressions, writer_key(head)), []).append(line)
+            kept.setdefault((line.texts, writer_key(head)), []).append(line)
         chosen: list[HitLine] = []
         for group in kept.values():
             chosen += group[:_KEPT_FIRST]

@@ -25,7 +25,7 @@ from typing import Any
 import regex
 
 from logforensics import __version__
-from logforensics.expression import scan_expression
+from logforensics.expression import SHORTEST, SHORTEST_IN_WINDOW, required_texts
 from logforensics.model import ACTIVITIES, CATEGORIES, FIELDS, KINDS, PHASES, ROLES, STREAMS
 from logforensics.prefixes import Peeled, clean, peel, segments, typed
 from logforensics.resources import data_folder
@@ -58,6 +58,8 @@ _SIGNATURE_KEYS = {
     "sample",
     "not",
 }
+# These are looked for in whole files; facts, progress and noise only where they can matter.
+FAILING_ROLES = ("cause", "either", "symptom", "pointer", "teardown")
 _SCOPES = ("rank", "peers", "node", "run")
 
 
@@ -80,6 +82,8 @@ class Signature:
     ``before`` and ``after`` widen the record to neighbouring lines of the same writer, joined with newlines.
     ``scope`` says who is hit: the rank that wrote it; it and an unnamed peer that disagree ("peers"); its node; or
     the whole run (then no rank is blamed).
+    ``scan`` holds the texts of which every match has one; ``full_scan`` says whether they are looked for in the
+    whole file or only at its ends and near failures (what healthy runs are full of would cost too much).
     A ``fallback`` is asked only when nothing else claims a traceback's last line.
     """
 
@@ -88,7 +92,7 @@ class Signature:
     kind: str
     role: str
     regex: str
-    scan: bytes
+    scan: tuple[str, ...]
     category: str | None = None
     phase: str | None = None
     activity: str | None = None
@@ -186,12 +190,11 @@ _NOT_KEPT = {"samples", "nots", "reference", "seen_in"}
 
 
 def _frozen(signature: Signature) -> dict[str, Any]:
-    entry = {f.name: getattr(signature, f.name) for f in fields(signature) if f.name not in _NOT_KEPT}
-    return {**entry, "scan": signature.scan.decode("latin-1")}
+    return {f.name: getattr(signature, f.name) for f in fields(signature) if f.name not in _NOT_KEPT}
 
 
 def _revived(entry: dict[str, Any]) -> Signature:
-    return Signature(**{**entry, "scan": entry["scan"].encode("latin-1")})
+    return Signature(**{**entry, "scan": tuple(entry["scan"])})
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -317,7 +320,10 @@ def _build(file_name: str, dialect: str, table: dict[str, Any], entry: dict[str,
             raise wrong(f"{key} must be between 0 and {MOST_LINES} lines")
     try:
         pattern = _compiled(entry["pattern"])
-        scan = scan_expression(entry["pattern"])
+        fallback = entry.get("fallback", False)
+        full_scan = entry.get("full_scan", entry["role"] in FAILING_ROLES)
+        shortest = SHORTEST if full_scan else SHORTEST_IN_WINDOW
+        scan = () if fallback else required_texts(entry["pattern"], shortest)
     except (regex.error, re.error, ValueError) as error:
         raise wrong(f"the pattern does not compile: {error}") from error
     for group in pattern.groupindex:
@@ -347,8 +353,8 @@ def _build(file_name: str, dialect: str, table: dict[str, Any], entry: dict[str,
         stream=entry.get("stream", table.get("stream")),
         before=entry.get("before", 0),
         after=entry.get("after", 0),
-        fallback=entry.get("fallback", False),
-        full_scan=entry.get("full_scan", entry["role"] != "progress"),
+        fallback=fallback,
+        full_scan=full_scan,
         seen_in=tuple(entry.get("seen_in", table["seen_in"])),
         reference=entry.get("reference", table["reference"]),
         samples=tuple(Sample(s["line"], s.get("fields", {})) for s in entry["sample"]),

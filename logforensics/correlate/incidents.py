@@ -59,6 +59,8 @@ def _survived(event: Event, facts: Facts) -> bool:
     """A failure followed by that rank's progress was caught and got over, in whatever loop."""
     if event.fields.get("scope") in {"run", "node"} or not wrote(event):
         return False
+    if event.fields.get("raised") and "mark" in event.told:
+        return False  # torch marks tracebacks in sys.excepthook: this one reached the top and ended the process
     later = [
         other
         for other in facts.progress

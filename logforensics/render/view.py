@@ -1,0 +1,341 @@
+"""From an analysis to plain values that the terminal and the page show: strings, numbers, lists.
+
+Everything here is testable without a terminal or HTML, and every string is already clean (``text.clean``).
+Long lists are folded here, so that all reports fold alike.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from logforensics import __version__
+from logforensics.correlate.facts import list_ranks
+from logforensics.model import FATES, CollectiveState, Evidence, RankState
+from logforensics.render.folding import ExceptionRow, folded
+from logforensics.render.run_facts import (
+    first_timeouts,
+    launcher_of,
+    nodes_of,
+    ranks_seen,
+    strategy_of,
+    versions_of,
+)
+from logforensics.render.text import clean, clock_time, counted, day, size, who
+
+if TYPE_CHECKING:
+    from logforensics.analysis import Analysis
+
+_MOST_FATES = 16
+_MOST_COLLECTIVES = 6
+
+STATUS_WORDS = {
+    "diagnosed": "Diagnosed",
+    "undetermined": "Not established",
+    "no_failure": "No failure",
+}
+PHASE_WORDS = {
+    "launch": "at launch",
+    "rendezvous": "while the ranks were finding each other",
+    "first_collective": "at the first collective",
+    "mid_training": "in the middle of training",
+    "epoch_end": "at the end of an epoch",
+    "checkpoint": "around a checkpoint",
+    "shutdown": "at shutdown",
+    "unknown": "phase not established",
+}
+CONFIDENCE_WORDS = {
+    "high": "the logs show it",
+    "medium": "the logs point to it; check the evidence",
+    "low": "a lead, not an answer",
+}
+FATE_WORDS = {
+    "origin": "failed first",
+    "timed_out": "waited until the timeout",
+    "peer_lost": "lost a peer",
+    "torn_down": "stopped by the launcher",
+    "silent": "fell silent",
+    "finished": "finished",
+    "not_started": "never started",
+    "unknown": "not established",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of an excerpt; ``hit`` marks the line that the evidence is."""
+
+    number: int
+    text: str
+    hit: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """A piece of evidence: where it is, who said it, when, and the lines around it."""
+
+    place: str
+    who: str
+    time: str
+    text: str
+    lines: list[Line]
+    also: list[str] = field(default_factory=list)
+
+    @property
+    def digits(self) -> int:
+        """How wide the line numbers are."""
+        return max((len(str(line.number)) for line in self.lines), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class ChainRow:
+    """One step of the causal chain."""
+
+    time: str
+    what: str
+    because: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class FateRow:
+    """Ranks that met the same fate for the same reason."""
+
+    fate: str
+    words: str
+    ranks: str
+    count: int
+    last_step: str
+    ended: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveRow:
+    """A stuck collective: who waits, who is absent, who came with something else."""
+
+    name: str
+    waiting: str
+    absent: str
+    mismatched: list[str]
+    issued: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemedyBox:
+    """What to do: steps in words, commands to copy."""
+
+    id: str
+    title: str
+    steps: list[str]
+    commands: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """All that a report shows, in the order in which a reader needs it."""
+
+    status: str
+    status_words: str
+    category: str
+    phase: str
+    phase_words: str
+    confidence: str
+    confidence_words: str
+    headline: str
+    ranks: str
+    nodes: str
+    day: str
+    explanation: list[str]
+    rules: list[str]
+    evidence: list[Quote]
+    exceptions: list[ExceptionRow]
+    exceptions_hidden: int
+    has_leads: bool
+    chain: list[ChainRow]
+    fates: list[FateRow]
+    collectives: list[CollectiveRow]
+    remedies: list[RemedyBox]
+    missing: list[str]
+    alternatives: list[str]
+    attempts: int
+    run: list[tuple[str, str]]
+    skipped: list[str] = field(default_factory=list)
+    version: str = __version__
+
+
+def build_page(analysis: Analysis) -> Page:
+    """Return the values that reports show."""
+    verdict = analysis.verdict
+    timeouts = first_timeouts(analysis.events)
+    rows, hidden = folded(analysis.first_exceptions, timeouts, set(verdict.ranks))
+    return Page(
+        status=verdict.status,
+        status_words=STATUS_WORDS.get(verdict.status, verdict.status),
+        category=verdict.category,
+        phase=verdict.phase,
+        phase_words=PHASE_WORDS.get(verdict.phase, verdict.phase),
+        confidence=verdict.confidence,
+        confidence_words=CONFIDENCE_WORDS.get(verdict.confidence, ""),
+        headline=clean(verdict.headline),
+        ranks=who(verdict.ranks),
+        nodes=clean(", ".join(verdict.nodes)),
+        day=_day(analysis),
+        explanation=_all_clean(verdict.explanation),
+        rules=_all_clean(verdict.rules),
+        evidence=_quotes(analysis),
+        exceptions=rows,
+        exceptions_hidden=hidden,
+        has_leads=any(row.lead for row in rows),
+        chain=_chain(analysis),
+        fates=fate_rows(analysis.ranks, suspected=verdict.status == "undetermined"),
+        collectives=[_collective(state) for state in analysis.collectives[:_MOST_COLLECTIVES]],
+        remedies=[
+            RemedyBox(item.id, clean(item.title), _all_clean(item.steps), _all_clean(item.commands))
+            for item in verdict.remedies
+        ],
+        missing=_all_clean(verdict.missing),
+        alternatives=[
+            clean(f"{item.category}{' on ' + who(item.ranks) if item.ranks else ''}: {item.why_less_likely}")
+            for item in verdict.alternatives
+        ],
+        attempts=analysis.attempts,
+        run=_run(analysis),
+        skipped=[clean(f"{note.source}: {note.what}") for note in analysis.notes],
+    )
+
+
+def _all_clean(texts: Iterable[str]) -> list[str]:
+    return [clean(text) for text in texts]
+
+
+def _day(analysis: Analysis) -> str:
+    """The day, when the verdict's events share one; else the first and the last."""
+    times = [item.time_us for item in analysis.verdict.evidence]
+    times += [event.time_us for event in analysis.first_exceptions]
+    days = sorted({text for time in times if (text := day(time))})
+    return " to ".join(dict.fromkeys(days[:1] + days[-1:]))
+
+
+def _place(source: str, line: int, end_line: int | None = None) -> str:
+    return clean(f"{source}:{line}" + (f"-{end_line}" if end_line is not None and end_line > line else ""))
+
+
+def _quotes(analysis: Analysis) -> list[Quote]:
+    """The evidence; a line that a launcher has copied into its own output is one quote with two places."""
+    found: dict[tuple[int | None, str], Quote] = {}
+    for item in analysis.verdict.evidence:
+        known = found.get((item.rank, item.text)) if item.rank is not None else None
+        if known is not None:
+            known.also.append(_place(item.source, item.line, item.end_line))
+        else:
+            found[item.rank, item.text if item.rank is not None else f"{item.source}:{item.line}"] = _quote(
+                item, analysis
+            )
+    return list(found.values())
+
+
+def _quote(item: Evidence, analysis: Analysis) -> Quote:
+    excerpts: dict[int, Sequence[tuple[int, str]]] = getattr(analysis, "excerpts", {})
+    around = excerpts.get(item.event_id, ())
+    lines = [Line(number, clean(text), item.line <= number <= item.end_line) for number, text in around]
+    by = [who([item.rank]) if item.rank is not None else "", clean(item.node or "")]
+    return Quote(
+        place=_place(item.source, item.line, item.end_line),
+        who=" on ".join(part for part in by if part),
+        time=clock_time(item.time_us),
+        text=clean(item.text),
+        lines=lines if any(line.hit for line in lines) else [],
+    )
+
+
+def _chain(analysis: Analysis) -> list[ChainRow]:
+    rows = []
+    for link in analysis.chain:
+        event = analysis.events[link.event_id] if 0 <= link.event_id < len(analysis.events) else None
+        place = _place(event.source, event.line) if event is not None else ""
+        rows.append(ChainRow(clock_time(link.time_us), clean(link.what), clean(link.because), place))
+    return rows
+
+
+def fate_rows(states: Iterable[RankState], *, suspected: bool = False) -> list[FateRow]:
+    """Group the ranks by what became of them, the origin first; what does not fit is one last row.
+
+    ``suspected``: the verdict is not established, so the origin is called a suspect and no more.
+    """
+    groups: dict[tuple[str, str], list[RankState]] = {}
+    for state in states:
+        groups.setdefault((state.fate, state.why), []).append(state)
+    order = {fate: number for number, fate in enumerate(FATES)}
+    ordered = sorted(groups.items(), key=lambda item: (order.get(item[0][0], len(order)), -len(item[1])))
+    rows = [_fate_row(fate, why, members, suspected) for (fate, why), members in ordered[:_MOST_FATES]]
+    rest = [state for _, members in ordered[_MOST_FATES:] for state in members]
+    if rest:
+        rows.append(_fate_row("unknown", "other reasons; see --json", rest))
+    return rows
+
+
+def _fate_row(fate: str, why: str, members: list[RankState], suspected: bool = False) -> FateRow:
+    steps = sorted({state.last_step for state in members if state.last_step is not None})
+    return FateRow(
+        fate=fate,
+        words="the suspect" if suspected and fate == "origin" else FATE_WORDS.get(fate, fate),
+        ranks=list_ranks([state.rank for state in members]),
+        count=len(members),
+        last_step="" if not steps else str(steps[0]) if len(steps) == 1 else f"{steps[0]}-{steps[-1]}",
+        ended=_ended(members),
+        why=clean(why),
+    )
+
+
+def _ended(members: list[RankState]) -> str:
+    """How the processes ended, the commonest first: "SIGTERM", "exit 1 (3), SIGKILL (1)"."""
+    counts: Counter[str] = Counter()
+    for state in members:
+        if state.signal:
+            counts[clean(state.signal)] += 1
+        elif state.exit_code is not None:
+            counts[f"exit {state.exit_code}"] += 1
+    if len(counts) == 1 and counts.total() == len(members):
+        return next(iter(counts))
+    return ", ".join(f"{name} ({count})" if len(members) > 1 else name for name, count in counts.most_common(3))
+
+
+def _collective(state: CollectiveState) -> CollectiveRow:
+    name = clean(state.operation or "a collective")
+    if state.sequence is not None:
+        name += f" number {state.sequence}"
+    if state.process_group:
+        name += f" in group {clean(state.process_group)}"
+    return CollectiveRow(
+        name=name,
+        waiting=who(state.waiting),
+        absent=who(state.absent),
+        mismatched=[_mismatch(item) for item in state.mismatched[:8]],
+        issued=clock_time(state.issued_us),
+    )
+
+
+def _mismatch(item: dict[str, object]) -> str:
+    said = ", ".join(f"{key} {value}" for key, value in item.items() if key != "rank" and value is not None)
+    return clean(f"rank {item.get('rank', '?')}: {said}")
+
+
+def _run(analysis: Analysis) -> list[tuple[str, str]]:
+    seen = ranks_seen(analysis)
+    read = sum(source.size for source in analysis.sources)
+    nodes = nodes_of(analysis)
+    amount = f"{counted(len(analysis.sources), 'file')}, {size(read)}, {counted(len(analysis.events), 'event')}"
+    facts = {
+        "world size": str(analysis.identity.world_size or ""),
+        "ranks seen": list_ranks(seen),
+        "nodes": ", ".join(nodes[:8]) + (f" and {len(nodes) - 8} more" if len(nodes) > 8 else ""),
+        "attempts": str(analysis.attempts) if analysis.attempts > 1 else "",
+        "launcher": launcher_of(analysis) or "",
+        "strategy": strategy_of(analysis) or "",
+        "versions": ", ".join(f"{name} {version}" for name, version in versions_of(analysis).items()),
+        "read": amount + (f"; {counted(len(analysis.notes), 'note')} on what was skipped" if analysis.notes else ""),
+    }
+    return [(name, clean(value)) for name, value in facts.items() if value]
