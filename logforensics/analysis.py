@@ -16,6 +16,7 @@ from logforensics.error_file import ErrorFileError, read_error_file
 from logforensics.excerpts import Excerpt, read_excerpts
 from logforensics.identity import Identity, resolve_identity
 from logforensics.model import ChainLink, CollectiveState, Event, Note, RankState, Verdict
+from logforensics.places import settle
 from logforensics.reader import Reading, Scanners, read_source
 from logforensics.signatures import SignatureSet, signatures_with
 from logforensics.sources import InputError, Source, Sources, collect
@@ -24,8 +25,8 @@ from logforensics.timeline import build_timeline, to_frame
 if TYPE_CHECKING:
     import polars as pl
 
-# Excerpts are kept for so many first exceptions beside the evidence; a report cannot show more.
-_MOST_QUOTED = 64
+# With more first exceptions than these, reports show groups of them and quote the evidence only.
+_MOST_QUOTED = 12
 
 
 @dataclass
@@ -112,6 +113,9 @@ def analyze(
         diagnosis = diagnose(events, identity, readings, sources)
         analysis = _analysis(diagnosis, events, identity, sources)
         _quote(analysis)
+        if sources.spooled:  # what was unpacked is gone after this
+            for event in events:
+                settle(event)
         return analysis
 
 
@@ -155,7 +159,8 @@ def _moment(text: str) -> int:
 def _quote(analysis: Analysis) -> None:
     """Put the log's own lines into the evidence, and those around it beside it."""
     told = {evidence.event_id for evidence in analysis.verdict.evidence}
-    told.update(event.event_id for event in analysis.first_exceptions[:_MOST_QUOTED])
+    if len(analysis.first_exceptions) <= _MOST_QUOTED:
+        told.update(event.event_id for event in analysis.first_exceptions)
     analysis.excerpts = read_excerpts([analysis.events[number] for number in sorted(told)], analysis.sources)
     for evidence in analysis.verdict.evidence:
         lines = dict(analysis.excerpts.get(evidence.event_id, []))

@@ -20,13 +20,13 @@ _COUNT_STEP = 1 << 18  # small enough to stay in the cache: twice as fast as cou
 class LogBuffer:
     """One file's bytes. Use as a context manager; ``data`` is a memory map (or empty bytes)."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, known: tuple[list[int], list[int]] | None = None) -> None:
+        """Open ``path``; ``known`` holds offsets and line numbers counted before, and gets what is counted now."""
         self._file = path.open("rb")
         self._file.seek(0, 2)
         self.size = self._file.tell()
         self.data: mmap.mmap | bytes = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ) if self.size else b""
-        self._known_offsets = [0]
-        self._known_numbers = [1]
+        self._known_offsets, self._known_numbers = known or ([0], [1])
 
     def __enter__(self) -> LogBuffer:
         return self
@@ -83,7 +83,7 @@ class LogBuffer:
             step = min(offset, position + _COUNT_STEP)
             number += self.data[position:step].count(b"\n")
             position = step
-        if position > self._known_offsets[-1]:
-            self._known_offsets.append(position)
-            self._known_numbers.append(number)
+        if self._known_offsets[place] != offset:
+            self._known_offsets.insert(place + 1, offset)
+            self._known_numbers.insert(place + 1, number)
         return number

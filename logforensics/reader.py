@@ -19,6 +19,7 @@ from logforensics.clock import Stamp, parse_stamp
 from logforensics.engine import Engine, build_engine, scan_buffer
 from logforensics.fold import LOOKED_AT, Fold, HitLine, group_by_line, writer_key
 from logforensics.model import Event
+from logforensics.places import FoundEvent, LineIndex
 from logforensics.prefixes import Peeled, clean, peel, segments
 from logforensics.records import Traceback, assemble_tracebacks, following, preceding
 from logforensics.signatures import Match, Signature, SignatureSet
@@ -27,9 +28,18 @@ from logforensics.sources import Source
 _HEADER_TEXT = b"Traceback (most recent call last):"
 _FAILING = {"cause", "either", "symptom", "pointer"}
 
-_HEAD_BYTES = 64 << 10
-_TAIL_BYTES = 128 << 10
-_NEAR_BYTES = 48 << 10
+@dataclass(frozen=True, slots=True)
+class _Reach:
+    """How many bytes of a log are read for progress: at its head, at its tail, on either side of a failure."""
+
+    head: int
+    tail: int
+    near: int
+
+
+# One rank's own file says all it has to say in a few lines; in a file of many ranks each must get a word in.
+_ONE_RANK = _Reach(16 << 10, 32 << 10, 12 << 10)
+_MANY_RANKS = _Reach(128 << 10, 512 << 10, 64 << 10)
 _MOST_WINDOWS = 8
 _KEPT_FIRST, _KEPT_LAST = 1, 2
 _STAMP_LINES = 300
@@ -115,7 +125,10 @@ class _SourceReader:
         self.scanners = scanners
         self.buffer = buffer
         self.reading = Reading(source)
+        self.index = LineIndex(source.path)
         self.stamps: dict[int, Stamp | None] = {}
+        self.one_rank = source.hints.rank is not None or source.hints.local_rank is not None
+        self.reach = _ONE_RANK if self.one_rank else _MANY_RANKS
 
     def read(self, progress: Callable[[int], None] | None) -> Reading:
         fold = Fold(self.buffer)
@@ -188,11 +201,8 @@ class _SourceReader:
         fields = {**match.fields}
         raw_time = fields.pop("time", None)
         hints = self.source.hints
-        event = Event(
-            source=self.source.name,
-            line=0,
-            end_line=0,
-            offset=line.start,
+        event = self._new_event(
+            line.start,
             kind=signature.kind,
             signature=signature.name,
             role=signature.role,
@@ -234,9 +244,14 @@ class _SourceReader:
             raw.after = self._stamp_near(line.end, peeled, back=False)
         return raw
 
-    def _add_traceback(self, event: Event, fields: dict[str, Any], block: Traceback) -> None:
-        fields["traceback_line"] = self.buffer.line_number(block.header)
+    def _new_event(self, offset: int, **columns: Any) -> FoundEvent:
+        event = FoundEvent(source=self.source.name, line=-1, end_line=-1, offset=offset, **columns)
+        event.index, event.end_offset = self.index, None
+        return event
+
+    def _add_traceback(self, event: FoundEvent, fields: dict[str, Any], block: Traceback) -> None:
         fields["raised"] = True
+        fields["traceback_offset"] = block.header
         if block.where:
             fields["where"] = block.where
         activity = activity_of(block.frames)
@@ -247,7 +262,7 @@ class _SourceReader:
         if block.chained:
             fields["chained"] = block.chained
         if block.end > block.exception_end:
-            fields["end_offset"] = block.end
+            event.end_offset = block.end
 
     # -- times ----------------------------------------------------------------------------------------------
 
@@ -276,13 +291,14 @@ class _SourceReader:
 
     def _windows(self, failures: list[int]) -> list[tuple[int, int]]:
         size = self.buffer.size
-        spans = [(0, min(size, _HEAD_BYTES)), (max(0, size - _TAIL_BYTES), size)]
+        near = self.reach.near
+        spans = [(0, min(size, self.reach.head)), (max(0, size - self.reach.tail), size)]
         chosen = (
             failures
             if len(failures) <= _MOST_WINDOWS
             else failures[: _MOST_WINDOWS // 2] + failures[-_MOST_WINDOWS // 2 :]
         )
-        spans += [(max(0, place - _NEAR_BYTES), min(size, place + _NEAR_BYTES)) for place in chosen]
+        spans += [(max(0, place - near), min(size, place + near)) for place in chosen]
         spans.sort()
         merged: list[tuple[int, int]] = []
         for start, end in spans:
@@ -323,8 +339,10 @@ class _SourceReader:
     def _ends(self, lines: list[HitLine]) -> list[HitLine]:
         kept: dict[tuple[frozenset[int], bytes], list[HitLine]] = {}
         for line in lines:
-            head = self.buffer.data[line.start : min(line.end, line.start + LOOKED_AT)]
-            kept.setdefault((line.texts, writer_key(head)), []).append(line)
+            writer = b""
+            if not self.one_rank:
+                writer = writer_key(self.buffer.data[line.start : min(line.end, line.start + LOOKED_AT)])
+            kept.setdefault((line.texts, writer), []).append(line)
         chosen: list[HitLine] = []
         for group in kept.values():
             chosen += group[:_KEPT_FIRST]
@@ -335,8 +353,7 @@ class _SourceReader:
         """Return the last line of each writer: of a rank whose log simply stops it is the only evidence."""
         found: list[RawEvent] = []
         seen: set[Any] = set()
-        alone = self.source.hints.rank is not None or self.source.hints.local_rank is not None
-        for start, end in self.buffer.lines_before(self.buffer.size + 1, _TAIL_LINES, _TAIL_BYTES):
+        for start, end in self.buffer.lines_before(self.buffer.size + 1, _TAIL_LINES, self.reach.tail):
             if end <= start:
                 continue
             text = self.buffer.text(start, end)
@@ -350,16 +367,13 @@ class _SourceReader:
             seen.add(identity)
             if start not in known:
                 found.append(self._last_line(start, end, peeled))
-            if alone:
+            if self.one_rank:
                 break
         return found
 
     def _last_line(self, start: int, end: int, peeled: Peeled) -> RawEvent:
-        event = Event(
-            source=self.source.name,
-            line=0,
-            end_line=0,
-            offset=start,
+        event = self._new_event(
+            start,
             kind="notice",
             signature="log/last-line",
             role="context",
@@ -381,11 +395,6 @@ class _SourceReader:
     # -- places ---------------------------------------------------------------------------------------------
 
     def _finish(self, raw: list[RawEvent]) -> None:
-        for item in raw:
-            event = item.event
-            event.line = self.buffer.line_number(event.offset)
-            end_offset = event.fields.pop("end_offset", None)
-            event.end_line = self.buffer.line_number(end_offset) if end_offset else event.line
         stamps = [item.stamp for item in raw if item.stamp is not None]
         if stamps:
             self.reading.first_stamp, self.reading.last_stamp = stamps[0], stamps[-1]

@@ -24,7 +24,7 @@ from typing import Any
 
 import regex
 
-from logforensics import __version__
+from logforensics import __version__, expression
 from logforensics.expression import SHORTEST, SHORTEST_IN_WINDOW, required_texts
 from logforensics.model import ACTIVITIES, CATEGORIES, FIELDS, KINDS, PHASES, ROLES, STREAMS
 from logforensics.prefixes import Peeled, clean, peel, segments, typed
@@ -175,8 +175,7 @@ def shipped_signatures(cache: Path | None = None) -> SignatureSet:
     """
     files = dialect_files(data_folder("parsers"))
     texts = [(file.name, file.read_text(encoding="utf-8")) for file in files]
-    name = hashlib.sha256("\0".join((__version__, *(part for pair in texts for part in pair))).encode()).hexdigest()
-    kept = cache / f"signatures-{name[:32]}.json" if cache else None
+    kept = cache / f"signatures-{_content_hash(texts)[:32]}.json" if cache else None
     if kept is not None:
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
             return SignatureSet([_revived(entry) for entry in json.loads(kept.read_text(encoding="utf-8"))])
@@ -184,6 +183,17 @@ def shipped_signatures(cache: Path | None = None) -> SignatureSet:
     if kept is not None:
         write_atomically(kept, json.dumps([_frozen(signature) for signature in signatures]).encode())
     return SignatureSet(signatures)
+
+
+def _content_hash(texts: list[tuple[str, str]]) -> str:
+    """Hash what the cached form depends on: the dialects, and the code that turns them into it."""
+    digest = hashlib.sha256(__version__.encode())
+    for file_name, text in texts:
+        digest.update(f"\0{file_name}\0{text}".encode())
+    for module in (__file__, expression.__file__):
+        with contextlib.suppress(OSError):
+            digest.update(Path(module).read_bytes())
+    return digest.hexdigest()
 
 
 _NOT_KEPT = {"samples", "nots", "reference", "seen_in"}

@@ -87,6 +87,11 @@ class Sources:
         if self._spool is not None:
             self._spool.cleanup()
 
+    @property
+    def spooled(self) -> bool:
+        """Whether some sources lie in a temporary folder that goes away with this object."""
+        return self._spool is not None
+
     def spool_path(self) -> Path:
         """Return a new path in this run's temporary folder."""
         if self._spool is None:

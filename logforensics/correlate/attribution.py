@@ -14,7 +14,7 @@ from logforensics.model import Event
 # A line about its own writer's rank stands this close below the failure that it belongs to.
 _BELOW = 8
 # mp.spawn names the process this close above the traceback that it passes on.
-_ABOVE = 5
+_ABOVE_BYTES = 600
 _FAILING = {"cause", "either", "symptom"}
 
 
@@ -46,12 +46,12 @@ def _by_pointer_above(event: Event, around: list[Event]) -> None:
 
     Also a DataLoader worker's original traceback under the exception that brought it home.
     """
-    header = event.fields.get("traceback_line")
+    header = event.fields.get("traceback_offset")
     if header is None:
         return
     for other in around:
         pointer = other.role == "pointer" and other.kind == "exception" and other.rank is not None
-        if pointer and header - _ABOVE <= other.line < header:
+        if pointer and header - _ABOVE_BYTES <= other.offset < header:
             event.rank = other.rank
 
 

@@ -1,6 +1,6 @@
-"""Keeps what a run wrote: names and paths of this machine neutralised, everything else to the byte, with its truth.
+"""Keeps what a run wrote to the byte, but for this machine's names and paths, and puts the truth beside it.
 
-The same original always becomes the same replacement, in every file, so that what belonged together still does.
+The same original always becomes the same replacement, in every file: what belonged together still does.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Neutraliser:
         self._table = {key.encode(): value.encode() for key, value in {**names, **paths}.items()}
         self._pattern = re.compile("|".join(parts).encode()) if parts else None
 
-    def bytes(self, data: bytes) -> bytes:
+    def clean(self, data: bytes) -> bytes:
         """The data with every name and path replaced."""
         if self._pattern is None:
             return data
@@ -44,19 +44,21 @@ class Neutraliser:
 
     def text(self, data: str) -> str:
         """The text with every name and path replaced."""
-        return self.bytes(data.encode()).decode()
+        return self.clean(data.encode()).decode()
 
     def pickled(self, data: bytes) -> bytes:
-        """A flight recorder dump with the strings inside it replaced (their lengths are part of the format)."""
-        return pickle.dumps(self._inside(_PlainUnpickler(io.BytesIO(data)).load()), protocol=2)
+        """A flight recorder dump with its strings replaced (their lengths are part of the format)."""
+        return pickle.dumps(self._inside(_PlainUnpickler(io.BytesIO(data)).load(), {}), protocol=2)
 
-    def _inside(self, value: Any) -> Any:
+    def _inside(self, value: Any, known: dict[str, str]) -> Any:
         if isinstance(value, str):
-            return self.text(value)
+            if value not in known:  # equal strings stay one object, so that pickle writes each once
+                known[value] = self.text(value)
+            return known[value]
         if isinstance(value, dict):
-            return {self._inside(key): self._inside(item) for key, item in value.items()}
+            return {self._inside(key, known): self._inside(item, known) for key, item in value.items()}
         if isinstance(value, (list, tuple)):
-            return type(value)(self._inside(item) for item in value)
+            return type(value)(self._inside(item, known) for item in value)
         return value
 
 
@@ -99,13 +101,10 @@ def write_fixture(
         if not path.is_file() or path.is_symlink():
             continue
         data = path.read_bytes()
-        if path.name.startswith("nccl_trace_rank_"):
-            data = neutral.pickled(data)
-        else:
-            data = neutral.bytes(data)
+        clean = neutral.pickled if path.name.startswith("nccl_trace_rank_") else neutral.clean
         target = out / "logs" / path.relative_to(source)
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(data)
+        target.write_bytes(clean(data))
     (out / "truth.toml").write_text(truth_toml(FAULTS[plan.fault].truth(plan)))
     (out / "provenance.toml").write_text(provenance_toml(plan, codes, ended, seconds, launch, work, neutral))
 
@@ -133,6 +132,12 @@ def truth_toml(truth: Truth) -> str:
         f"phase = {toml_value(truth.phase)}",
         f"evidence = {toml_value(truth.evidence)}   # a literal of the line to point at; empty: any",
     ]
+    if truth.also_phases:
+        lines.append(f"also_acceptable_phases = {toml_value(truth.also_phases)}")
+    if truth.also_ranks:
+        lines.append(f"also_acceptable_ranks = {toml_value(truth.also_ranks)}")
+    if truth.also_statuses:
+        lines.append(f"also_acceptable_status = {toml_value(truth.also_statuses)}")
     if truth.note:
         lines.append(f"note = {toml_value(truth.note)}")
     return "\n".join(lines) + "\n"
@@ -199,7 +204,9 @@ def reproduce_command(plan: Plan) -> str:
     rest = {
         key: value
         for key, value in json.loads(plan.to_json()).items()
-        if value != getattr(usual, key) and f"--{key.replace('_', '-')}" not in words and key not in ("strategy", "fault")
+        if value != getattr(usual, key)
+        and f"--{key.replace('_', '-')}" not in words
+        and key not in ("strategy", "fault")
     }
     for key, value in rest.items():
         words += ["--set", f"{key}={value}"]
@@ -209,6 +216,4 @@ def reproduce_command(plan: Plan) -> str:
 def read_logs(fixture: Path) -> dict[str, bytes]:
     """Every captured file of a fixture, by its path under ``logs/``."""
     logs = fixture / "logs"
-    return {
-        os.fspath(path.relative_to(logs)): path.read_bytes() for path in sorted(logs.rglob("*")) if path.is_file()
-    }
+    return {os.fspath(path.relative_to(logs)): path.read_bytes() for path in sorted(logs.rglob("*")) if path.is_file()}

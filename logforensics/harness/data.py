@@ -1,4 +1,7 @@
-"""Synthetic token shards on disk, and the DataLoader over them. The shards are written by the harness; torch is not needed for that."""
+"""Synthetic token shards on disk, and the DataLoader over them.
+
+The harness writes the shards, and spoils them, before the run: that part needs no torch.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,7 @@ def build_loader(plan: Plan, rank: int, folder: Path) -> Any:
     data: Any = importlib.import_module("torch.utils.data")
     here = rank == plan.rank
     struck = struck_index(plan) if here else -1
-    wide_from = struck_index(plan) - plan.rank if plan.fault == "shm_full" else None
+    wide_from = struck if plan.fault == "shm_full" and here else None
 
     class TokenShards(data.Dataset):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -84,7 +87,7 @@ def build_loader(plan: Plan, rank: int, folder: Path) -> Any:
             wide = wide_from is not None and index >= wide_from  # the long-context stage of the data
             if wide:
                 mark_struck()
-            return row.repeat(512) if wide else row
+            return row.repeat(2048) if wide else row
 
         def clean(self, tokens: list[int], index: int) -> list[int]:
             if plan.fault in _SAMPLE_FAULTS:

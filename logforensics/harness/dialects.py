@@ -1,6 +1,6 @@
 """How the training script talks: the logging habits that people have, one class each.
 
-Training side. Ranks that are silent in a dialect are silent on purpose: half of the world logs on rank 0 only.
+Training side. Ranks that are silent in a dialect are so on purpose: half of the world logs on rank 0 only.
 """
 
 from __future__ import annotations
@@ -116,7 +116,10 @@ class _Trainer(Log):
     def say(self, text: str) -> None:
         if self.speaks:
             now = time.strftime("%Y-%m-%d %H:%M:%S")
-            print(f"[INFO|trainer.py:2519] {now},{time.time_ns() // 10**6 % 1000:03d} >> {text}", file=sys.stderr)
+            print(
+                f"[INFO|trainer.py:2519] {now},{time.time_ns() // 10**6 % 1000:03d} >> {text}",
+                file=sys.stderr,
+            )
 
     def warn(self, text: str) -> None:
         now = time.strftime("%Y-%m-%d %H:%M:%S")

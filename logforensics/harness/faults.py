@@ -14,6 +14,7 @@ from logforensics.harness.truths import (
     exit_only,
     fine,
     interrupted,
+    lenient,
     mismatch,
     other_branch,
     preempted,
@@ -27,7 +28,7 @@ _AGENTS = ("torchrun", "accelerate")
 _UNEVEN_NOTE = "the rank with fewer batches waits in the barrier while the others are still in the epoch"
 
 RANK_FAULTS = (
-    Fault("none", "nothing: the run finishes", fine()),
+    Fault("none", "nothing: the run finishes", fine(), world=1),
     Fault("none_warnings", "scary but harmless warnings on one rank; the run finishes", fine()),
     Fault("host_oom_retried", "an allocation fails, is caught and retried smaller; the run finishes", fine()),
     Fault("swallowed", "an exception is logged with its traceback and swallowed; the run finishes", fine()),
@@ -36,7 +37,11 @@ RANK_FAULTS = (
         "the head gets one feature too few",
         shown_here("shape_mismatch", "mat1 and mat2 shapes cannot be multiplied"),
     ),
-    Fault("cross_shape", "the model is built with another width on one rank", cross_shape),
+    Fault(
+        "cross_shape",
+        "the model is built with another width on one rank",
+        lenient(cross_shape, "launch", "rendezvous"),
+    ),
     Fault(
         "dl_exception",
         "the dataset raises ValueError in a DataLoader worker",
@@ -60,17 +65,15 @@ RANK_FAULTS = (
     ),
     Fault(
         "shm_full",
-        "/dev/shm is a 3 MB tmpfs and the batches grow",
+        "/dev/shm is a 3 MB tmpfs and one rank's batches grow beyond it",
         shown_here(
             "dataloader",
             "unable to allocate shared memory(shm)",
             "host_oom",
             "disk_full",
-            everyone=True,
-            note="'No space left on device' is /dev/shm here; all ranks share it, any may be first",
+            note="'No space left on device' is /dev/shm here, not the disk",
         ),
         needs_mount=True,
-        strikes_rank=False,
     ),
     Fault(
         "missing_file",
@@ -97,14 +100,28 @@ RANK_FAULTS = (
         "the address-space limit is lowered and a big bytearray is asked for",
         shown_here("host_oom", "MemoryError"),
     ),
-    Fault("sigkill", "the rank gets SIGKILL, as from the kernel's OOM killer", exit_only("unknown_exit", -9, "host_oom")),
+    Fault(
+        "sigkill",
+        "the rank gets SIGKILL, as from the kernel's OOM killer",
+        exit_only("unknown_exit", -9, "host_oom"),
+    ),
     Fault(
         "uneven",
         "a filter leaves one rank two batches fewer",
-        spoken("uneven_inputs", "epoch 0 finished after", "collective_mismatch", phase="epoch_end", note=_UNEVEN_NOTE),
+        spoken(
+            "uneven_inputs",
+            "epoch 0 finished after",
+            "collective_mismatch",
+            phase="epoch_end",
+            note=_UNEVEN_NOTE,
+        ),
     ),
     Fault("stuck_sleep", "the rank sleeps, with nothing logged", silent("unknown_timeout", "slow_rank")),
-    Fault("stuck_gil", "a C call holds the GIL and sleeps, with nothing logged", silent("unknown_timeout", "slow_rank")),
+    Fault(
+        "stuck_gil",
+        "a C call holds the GIL and sleeps, with nothing logged",
+        silent("unknown_timeout", "slow_rank"),
+    ),
     Fault(
         "stuck_io",
         "the rank blocks in open(), as on a dead mount",
@@ -118,10 +135,13 @@ RANK_FAULTS = (
     Fault(
         "slow_save",
         "the rank saves alone for longer than the timeout",
-        spoken("slow_rank", "Saving model checkpoint to", "unknown_timeout", phase="checkpoint"),
+        lenient(
+            spoken("slow_rank", "Saving model checkpoint to", "unknown_timeout", phase="checkpoint"),
+            "mid_training",
+        ),
     ),
     Fault("mismatch_op", "the rank calls broadcast where the others call all_reduce", mismatch),
-    Fault("mismatch_size", "the rank reduces three numbers where the others reduce one", mismatch),
+    Fault("mismatch_size", "the rank reduces 1024 numbers where the others reduce one", mismatch),
     Fault("mismatch_dtype", "the rank reduces float64 where the others reduce float32", mismatch),
     Fault("extra_barrier", "the rank calls a barrier that the others do not", mismatch),
     Fault(
@@ -143,7 +163,11 @@ RANK_FAULTS = (
         "the rank leaves with sys.exit(0)",
         silent("unknown_exit", "uneven_inputs", "collective_mismatch"),
     ),
-    Fault("sys_exit_1", "the rank leaves with sys.exit(1), saying nothing", exit_only("unknown_exit", 1)),
+    Fault(
+        "sys_exit_1",
+        "the rank leaves with sys.exit(1), saying nothing",
+        lenient(exit_only("unknown_exit", 1), statuses=("undetermined",)),
+    ),
     Fault(
         "segfault",
         "the rank dereferences a null pointer, faulthandler on",
@@ -153,8 +177,10 @@ RANK_FAULTS = (
     Fault(
         "segfault_detail",
         "DDP's constructor under TORCH_DISTRIBUTED_DEBUG=DETAIL with gloo (a bug of torch 2.13)",
-        shown_here(
-            "segfault", "Fatal Python error: Segmentation fault", everyone=True, phase="first_collective"
+        lenient(
+            shown_here("segfault", "Fatal Python error: Segmentation fault", everyone=True, phase="first_collective"),
+            "launch",
+            "rendezvous",
         ),
         ("ddp",),
         because="it is DDP's bug",
@@ -162,7 +188,11 @@ RANK_FAULTS = (
         device="cpu",
         debug="DETAIL",
     ),
-    Fault("sigterm", "one rank gets SIGTERM from outside", exit_only("interrupted", -15, "preempted", "unknown_exit")),
+    Fault(
+        "sigterm",
+        "one rank gets SIGTERM from outside",
+        exit_only("interrupted", -15, "preempted", "unknown_exit"),
+    ),
     Fault("sigint", "one rank gets SIGINT from outside", shown_here("interrupted", "KeyboardInterrupt")),
     Fault(
         "ctrl_c",
@@ -191,7 +221,11 @@ RANK_FAULTS = (
         "one rank's environment lacks a package",
         shown_here("import_error", "No module named 'flash_attn'", phase="launch"),
     ),
-    Fault("exit_before_init", "the rank leaves with sys.exit(1) before it joins", early_exit),
+    Fault(
+        "exit_before_init",
+        "the rank leaves with sys.exit(1) before it joins",
+        lenient(early_exit, "launch", "first_collective", statuses=("undetermined",)),
+    ),
     Fault("key_error", "KeyError in the training loop", shown_here("user_exception", "KeyError: 'labels'")),
     Fault(
         "no_cuda",
@@ -202,12 +236,17 @@ RANK_FAULTS = (
     Fault(
         "batch_config",
         "train_batch_size does not fit micro batch, accumulation and world size",
-        shown_here(
-            "config_error",
-            "train_batch_size is not equal to micro_batch_per_gpu",
-            "user_exception",
-            phase="launch",
-            everyone=True,
+        lenient(
+            shown_here(
+                "config_error",
+                "train_batch_size is not equal to micro_batch_per_gpu",
+                "user_exception",
+                phase="launch",
+                everyone=True,
+            ),
+            "rendezvous",
+            "first_collective",
+            "unknown",
         ),
         ("zero",),
         because="it is DeepSpeed's configuration",
@@ -222,28 +261,60 @@ RANK_FAULTS = (
     Fault(
         "checkpoint_truncated",
         "the checkpoint that one rank loads is cut in half",
-        shown_here("checkpoint_error", "", phase="checkpoint"),
+        lenient(
+            shown_here("checkpoint_error", "PytorchStreamReader failed reading zip archive", phase="checkpoint"),
+            "launch",
+            "first_collective",
+        ),
     ),
     Fault(
         "checkpoint_shape",
         "the checkpoint that one rank loads has another vocabulary",
-        shown_here("checkpoint_error", "size mismatch for head.weight", "shape_mismatch", phase="checkpoint"),
+        lenient(
+            shown_here("checkpoint_error", "size mismatch for head.weight", "shape_mismatch", phase="checkpoint"),
+            "launch",
+            "first_collective",
+        ),
     ),
     Fault(
         "checkpoint_missing",
         "the checkpoint that one rank loads is not there",
-        shown_here("checkpoint_error", "No such file or directory", "user_exception", phase="checkpoint"),
+        lenient(
+            shown_here("checkpoint_error", "No such file or directory", "user_exception", phase="checkpoint"),
+            "launch",
+            "first_collective",
+        ),
     ),
     Fault(
         "late_join",
         "one rank sleeps before it joins the process group",
-        shown_here("rendezvous", "wait timeout after", "missing_node", "slow_rank", "unknown_timeout", phase="rendezvous"),
+        lenient(
+            shown_here(
+                "rendezvous",
+                "wait timeout after",
+                "missing_node",
+                "slow_rank",
+                "unknown_timeout",
+                phase="rendezvous",
+            ),
+            "first_collective",
+            "launch",
+        ),
     ),
-    Fault("barrier_timeout", "one rank does not reach a monitored barrier", barrier, backend="gloo"),
+    Fault(
+        "barrier_timeout",
+        "one rank does not reach a monitored barrier",
+        lenient(barrier, "first_collective"),
+        backend="gloo",
+    ),
     Fault(
         "wrong_interface",
         "GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME of one rank names no interface",
-        shown_here("network_interface", "ib7", "config_error", "rendezvous", phase="rendezvous"),
+        lenient(
+            shown_here("network_interface", "ib7", "config_error", "rendezvous", phase="rendezvous"),
+            "launch",
+            "first_collective",
+        ),
     ),
 )
 

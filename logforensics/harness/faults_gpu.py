@@ -1,4 +1,4 @@
-"""Faults that need a GPU. Each was written against torch's sources; none of them has run where this was written."""
+"""Faults that need a GPU. Written against torch's and NCCL's sources; none has run where this was written."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ GPU_FAULTS = (
         shown_here("cuda_oom", "CUDA out of memory"),
         device="cuda",
         gpus=1,
+        world=1,
     ),
     Fault(
         "cuda_oom_retried",
@@ -33,6 +34,7 @@ GPU_FAULTS = (
         fine(),
         device="cuda",
         gpus=1,
+        world=1,
     ),
     Fault(
         "device_assert",
@@ -40,6 +42,7 @@ GPU_FAULTS = (
         shown_here("device_assert", "device-side assert triggered"),
         device="cuda",
         gpus=1,
+        world=1,
     ),
     Fault(
         "illegal_access",
@@ -47,6 +50,7 @@ GPU_FAULTS = (
         shown_here("illegal_memory_access", "an illegal memory access was encountered"),
         device="cuda",
         gpus=1,
+        world=1,
     ),
     Fault(
         "nccl_watchdog",
@@ -73,5 +77,6 @@ GPU_FAULTS = (
         because="DeepSpeed's loss scaler is what gives up",
         device="cuda",
         gpus=1,
+        world=1,
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from logforensics.harness.truths import Fault, nobody, port_in_use
+from logforensics.harness.truths import Fault, missing_node, nobody, port_in_use
 
 _AGENTS = ("torchrun", "accelerate")
 
@@ -11,7 +11,7 @@ LAUNCH_FAULTS = (
     Fault(
         "wrong_address",
         "the rendezvous address belongs to no machine",
-        nobody("rendezvous", "RendezvousTimeoutError", "missing_node", "network_interface", phase="rendezvous"),
+        nobody("rendezvous", "192.0.2.10", "missing_node", "network_interface", phase="rendezvous"),
         launchers=_AGENTS,
         because="the others have no rendezvous",
         nnodes=2,
@@ -21,7 +21,11 @@ LAUNCH_FAULTS = (
         "bad_host",
         "the rendezvous host name does not resolve",
         nobody(
-            "rendezvous", "cannot be retrieved (gai error", "network_interface", "config_error", phase="rendezvous"
+            "rendezvous",
+            "cannot be retrieved (gai error",
+            "network_interface",
+            "config_error",
+            phase="rendezvous",
         ),
         launchers=_AGENTS,
         because="the others have no rendezvous",
@@ -31,7 +35,7 @@ LAUNCH_FAULTS = (
     Fault(
         "missing_node",
         "the last node's launcher is never started",
-        nobody("missing_node", "RendezvousTimeoutError", "rendezvous", phase="rendezvous"),
+        missing_node,
         launchers=_AGENTS,
         because="the others wait without a word",
         nnodes=2,
@@ -40,7 +44,7 @@ LAUNCH_FAULTS = (
     Fault(
         "duplicate_machine_rank",
         "two nodes are both started as machine 0",
-        nobody("rendezvous", "EADDRINUSE", "config_error", phase="rendezvous"),
+        port_in_use,
         launchers=_AGENTS,
         because="the others have no machine rank of this kind",
         nnodes=2,

@@ -1,6 +1,6 @@
 """Breaks the run: the hooks that the training script calls, and what each fault does in them. Training side.
 
-Every fault is real: the allocator really refuses, the process is really killed, the file is really cut. A fault
+Every fault is real: the allocator really refuses, the process is really killed, the file is really cut. It
 strikes only on the plan's rank (or, where faults.py says so, on every rank) and only at the plan's step.
 """
 
@@ -115,7 +115,7 @@ def before_step(job: Job, step: int) -> None:
             strike(job)
 
 
-def check_loss(job: Job, loss: Any, step: int) -> Any:
+def check_loss(job: Job, step: int, loss: Any) -> Any:
     """The script's own check for a finite loss, and the poison for it."""
     torch = _torch()
     if job.plan.fault in ("nan", "nan_anomaly") and job.guilty and step == job.plan.at_step:
@@ -130,6 +130,27 @@ def check_loss(job: Job, loss: Any, step: int) -> Any:
     if not torch.isfinite(loss):
         raise FloatingPointError(f"loss is {loss.item()} at step {step} on rank {job.rank}")
     return loss
+
+
+def reduce_metric(job: Job, step: int, value: Any) -> float:
+    """The mean loss of all ranks, as scripts log it: one small collective a step, the place for mismatches."""
+    dist = _torch("torch.distributed")
+    fault = job.plan.fault
+    if fault == "unused":  # this script logs each rank's own loss: else the ranks collide before DDP complains
+        return float(value)
+    if job.guilty and step == job.plan.at_step and fault in _METRIC_FAULTS:
+        mark_struck()
+        match fault:
+            case "mismatch_op":
+                dist.broadcast(value, src=job.rank)
+            case "mismatch_size":
+                dist.all_reduce(value.repeat(1024))
+            case "mismatch_dtype":
+                dist.all_reduce(value.double())
+            case _:
+                dist.barrier()
+    dist.all_reduce(value)
+    return float(value) / job.plan.world
 
 
 def after_step(job: Job) -> None:
@@ -153,7 +174,7 @@ def before_save(job: Job) -> None:
 
 
 def dump_flight_recorder(job: Job) -> None:
-    """Write this rank's flight recorder as NCCL's watchdog names it; gloo records but never writes by itself."""
+    """Write this rank's flight recorder; gloo records but never writes by itself."""
     if not job.plan.flight_recorder or job.plan.backend == "nccl":
         return
     dump = _torch("torch._C._distributed_c10d")._dump_fr_trace()
@@ -162,7 +183,9 @@ def dump_flight_recorder(job: Job) -> None:
     (folder / f"nccl_trace_rank_{job.rank}").write_bytes(dump)
 
 
-# --- the strikes ----------------------------------------------------------------------------------------------
+_METRIC_FAULTS = ("mismatch_op", "mismatch_size", "mismatch_dtype", "extra_barrier")
+
+# --- the strikes --------------------------------------------------------------------------------------------
 
 
 def _shape(job: Job) -> None:
@@ -261,27 +284,6 @@ def _slow_save(job: Job) -> None:
             time.sleep(0.1)
 
 
-def _mismatch_op(job: Job) -> None:
-    dist = _torch("torch.distributed")
-    dist.broadcast(_torch().zeros(1, device=job.device), src=0)
-
-
-def _mismatch_size(job: Job) -> None:
-    dist = _torch("torch.distributed")
-    if not job.plan.debug:
-        job.log.say("logging two metrics from this step on")
-    dist.all_reduce(_torch().zeros(3, device=job.device))
-
-
-def _mismatch_dtype(job: Job) -> None:
-    torch, dist = _torch(), _torch("torch.distributed")
-    dist.all_reduce(torch.zeros(1, dtype=torch.float64, device=job.device))
-
-
-def _extra_barrier(job: Job) -> None:
-    _torch("torch.distributed").barrier()
-
-
 def _monitored_barrier(job: Job) -> None:
     if job.guilty:
         mark_struck()
@@ -300,8 +302,9 @@ def _device_assert(job: Job) -> None:
 
 def _illegal_access(job: Job) -> None:
     torch = _torch()
-    broken = torch.as_strided(torch.zeros(8, device=job.device), (1 << 30,), (1,), 1 << 34)
-    print(float(broken.sum()))
+    # compiled on the device: reads an address that belongs to nobody
+    stray = torch.cuda.jiterator._create_jit_fn("template <typename T> T stray(T x) { return x + *(T*)0x10; }")
+    print(float(stray(torch.ones(8, device=job.device)).sum()))
 
 
 def _nccl_watchdog(job: Job) -> None:
@@ -332,10 +335,6 @@ _STRIKES: dict[str, Any] = {
     "stuck_sleep": _stuck_sleep,
     "slow_eval": _slow_eval,
     "slow_save": _slow_save,
-    "mismatch_op": _mismatch_op,
-    "mismatch_size": _mismatch_size,
-    "mismatch_dtype": _mismatch_dtype,
-    "extra_barrier": _extra_barrier,
     "segfault": _segfault,
     "segfault_quiet": _segfault,
     "sigkill": lambda job: os.kill(os.getpid(), signal.SIGKILL),

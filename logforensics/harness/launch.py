@@ -1,14 +1,17 @@
-"""Turns a plan into the commands that people type: torchrun, accelerate, deepspeed, mp.spawn, one process a rank.
+"""Turns a plan into the commands that people type.
 
-Nothing is started here. A launch fault is a wrong value in these commands; everything else is as the launchers'
-own documentation has it.
+Nothing is started here. A launch fault is a wrong value in these commands; everything else is as the
+launchers' own documentation has it.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
+import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -75,7 +78,7 @@ def base_environment(plan: Plan, work: Path) -> dict[str, str]:
     if plan.nccl_debug:
         values["NCCL_DEBUG"] = plan.nccl_debug
     if plan.flight_recorder:
-        values["TORCH_FR_BUFFER_SIZE"] = "2000"
+        values["TORCH_FR_BUFFER_SIZE"] = "64"
     if plan.flight_recorder and plan.backend == "nccl":
         values["TORCH_NCCL_DUMP_ON_TIMEOUT"] = "1"
         values["TORCH_NCCL_DEBUG_INFO_TEMP_FILE"] = str(work / "logs" / "nccl_trace_rank_")
@@ -84,7 +87,7 @@ def base_environment(plan: Plan, work: Path) -> dict[str, str]:
 
 def prepare(plan: Plan, work: Path, port: int) -> Launch:
     """The commands of the plan. ``port`` is free unless the fault says otherwise."""
-    makers = {
+    makers: dict[str, Callable[[Plan, Path, int], Launch]] = {
         "torchrun": _torchrun,
         "accelerate": _accelerate,
         "deepspeed": _deepspeed,
@@ -92,9 +95,12 @@ def prepare(plan: Plan, work: Path, port: int) -> Launch:
         "processes": _processes,
     }
     launch = makers[plan.launcher](plan, work, port)
-    if plan.fault == "missing_node":
-        return Launch(launch.tasks[:-1], launch.files)
-    return launch
+    tasks = launch.tasks[:-1] if plan.fault == "missing_node" else launch.tasks
+    files = launch.files
+    if plan.nnodes > 1:
+        names = " ".join(f"node{node}" for node in range(plan.nnodes))
+        files = {**files, "hosts": f"127.0.0.1 localhost {names}\n::1 localhost\n"}
+    return Launch(tasks, files)
 
 
 def _label(plan: Plan, node: int) -> str:
@@ -135,6 +141,8 @@ def _torchrun(plan: Plan, work: Path, port: int) -> Launch:
         else:
             argv += [f"--node-rank={_machine_rank(plan, node)}", f"--master-addr={_address(plan)}"]
             argv += [f"--master-port={port}"]
+            if plan.nnodes > 1:
+                argv += [f"--rdzv-conf=timeout={int(plan.timeout)}"]
         argv += [*_log_options(plan, work, node), str(SCRIPT)]
         tasks.append(Task(tuple(argv), node, _label(plan, node), host=f"node{node}"))
     return Launch(tuple(tasks))
@@ -170,6 +178,8 @@ def _accelerate(plan: Plan, work: Path, port: int) -> Launch:
         files[name] = accelerate_config(plan, node, port)
         argv = [tool("accelerate"), "launch", "--config_file", str(work / name)]
         if plan.rdzv == "c10d":
+            argv += ["--rdzv_backend", "c10d"]  # accelerate does not take this one from the file
+        if plan.nnodes > 1:
             argv += ["--rdzv_conf", _rendezvous_wait(plan)]
         if plan.layout == "logdir":
             folder = work / "logs" / (f"node{node}/ranks" if plan.nnodes > 1 else "ranks")
@@ -189,7 +199,14 @@ def _deepspeed(plan: Plan, work: Path, port: int) -> Launch:
             files["hostfile"] = "".join(f"{host} slots={plan.nproc}\n" for host in hosts)
             argv += ["--hostfile", str(work / "hostfile"), "--no_ssh", "--num_nodes", str(plan.nnodes)]
             argv += ["--node_rank", str(node)]
-        argv += ["--num_accelerators", str(plan.nproc), "--master_addr", "127.0.0.1", "--master_port", str(port)]
+        argv += [
+            "--num_accelerators",
+            str(plan.nproc),
+            "--master_addr",
+            "127.0.0.1",
+            "--master_port",
+            str(port),
+        ]
         if plan.layout == "per_rank":
             argv += ["--enable_each_rank_log", str(work / "logs" / "ranks")]
         tasks.append(Task((*argv, str(SCRIPT)), node, "", host=""))
@@ -215,17 +232,18 @@ def _processes(plan: Plan, work: Path, port: int) -> Launch:
         label = {
             "srun": f"{rank:{len(str(plan.world - 1))}d}: ",
             "mpirun": f"[1,{rank}]<{{stream}}>:",
-            "ray": "\x1b[36m(RayTrainWorker pid={pid}" + (f", ip=10.0.0.{7 + rank // plan.nproc}" * (rank >= plan.nproc)) + ")\x1b[0m ",
+            "ray": "\x1b[36m(RayTrainWorker pid={pid}"
+            + (f", ip=10.0.0.{7 + rank // plan.nproc}" * (rank >= plan.nproc))
+            + ")\x1b[0m ",
         }.get(plan.layout, "")
         node = rank // plan.nproc
         tasks.append(Task((sys.executable, "-u", str(SCRIPT)), node, label, environment))
     return Launch(tuple(tasks))
 
 
+@functools.cache
 def can_unshare() -> bool:
     """Whether this user may make mount and host-name namespaces (root, outside a locked-down container)."""
-    import subprocess
-
     if os.geteuid() != 0:
         return False
     try:
@@ -242,8 +260,8 @@ def namespaced(plan: Plan, task: Task, work: Path) -> tuple[str, ...]:
         mounts.append("mount -t tmpfs -o size=3m tmpfs /dev/shm")
     if plan.fault == "disk_full":
         mounts.append(f"mkdir -p {work}/checkpoints && mount -t tmpfs -o size=64k tmpfs {work}/checkpoints")
-    if plan.nnodes > 1 and task.host:
-        mounts.append(f"hostname {task.host}")
+    if plan.nnodes > 1 and task.host and can_unshare():  # each node its own name; else they share one
+        mounts.append(f"hostname {task.host} && mount --bind {work}/hosts /etc/hosts")
     if not mounts:
         return task.argv
     return ("unshare", "-m", "-u", "sh", "-c", " && ".join([*mounts, 'exec "$@"']), "sh", *task.argv)

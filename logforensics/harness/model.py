@@ -27,9 +27,9 @@ class Oddity:
 
 
 def build_model(width: int = 64, oddity: Oddity | None = None) -> Any:
-    """The model (a torch.nn.Module) whose forward maps tokens to the mean loss; also returns the block class."""
+    """A torch.nn.Module from tokens to the mean loss; ``block_type`` is the class of its blocks."""
     torch: Any = importlib.import_module("torch")
-    nn = torch.nn
+    nn: Any = torch.nn
     functional: Any = importlib.import_module("torch.nn.functional")
     odd = oddity or Oddity()
 

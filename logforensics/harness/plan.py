@@ -1,4 +1,4 @@
-"""What one run is to be: strategy, fault, launcher, layout, shape. Plain data, the same in harness and training script."""
+"""What one run is to be: strategy, fault, launcher, layout, shape; for harness and script alike."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class Plan:
 
     @classmethod
     def from_mapping(cls, values: dict[str, Any]) -> Plan:
-        """A plan from JSON or TOML; an unknown key or a word outside the vocabulary is a ValueError that says so."""
+        """A plan from JSON or TOML; an unknown key, word or type is a ValueError that says so."""
         fields = {field.name: field for field in dataclasses.fields(cls)}
         unknown = sorted(set(values) - set(fields))
         if unknown:
@@ -191,6 +191,10 @@ class Truth:
     evidence: str = ""
     also_acceptable: tuple[str, ...] = ()
     note: str = ""
+    also_phases: tuple[str, ...] = ()
+    also_statuses: tuple[str, ...] = ()
+    also_ranks: tuple[tuple[int, ...], ...] = ()
+    """Other answers about the ranks, where the logs cannot tell which one it was."""
 
 
 def speaks(plan: Plan, rank: int) -> bool:
@@ -209,7 +213,7 @@ def refuse_shape(plan: Plan) -> str | None:
     if plan.backend == "nccl" and plan.device != "cuda":
         return "NCCL needs a GPU"
     if plan.debug == "DETAIL" and plan.strategy == "ddp" and plan.device == "cpu" and plan.fault != "segfault_detail":
-        return "DDP with gloo and TORCH_DISTRIBUTED_DEBUG=DETAIL segfaults in torch 2.13; that is segfault_detail"
+        return "DDP on gloo with debug=DETAIL segfaults in torch 2.13 (see segfault_detail)"
     if plan.restarts and plan.launcher != "torchrun":
         return "restarts are torchrun's"
     if plan.strategy == "fsdp1-hybrid_shard" and plan.world < 4 and plan.fault != "none":

@@ -1,7 +1,7 @@
 """Starts the commands of one plan, waits for them, ends what is left, and keeps what they wrote.
 
-Only processes that carry this run's own mark in their environment are ever ended: torchrun puts its workers into
-sessions of their own, so a process group does not reach them, and a name would reach other people's.
+Only processes that carry this run's own mark in their environment are ever ended: torchrun puts its workers
+into sessions of their own, so a process group does not reach them, and a name would reach other people's.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from logforensics.harness.data import spoil_shards, write_shards
 from logforensics.harness.faults import FAULTS
 from logforensics.harness.plan import WRAPPED, Plan
 
-GRACE = 4.0  # seconds between the first failed process and SIGTERM to the rest, for the launcher `processes`
+# Seconds between the first failed process and SIGTERM to the rest, for the launcher `processes`. Longer than it
+# takes to notice a killed peer: its orphaned DataLoader workers hold the sockets open for five seconds.
+GRACE = 12.0
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,8 @@ def _start(plan: Plan, task: launching.Task, work: Path, pump: _Pump | None) -> 
         if name not in task.environment:
             environment.pop(name, None)
     argv = launching.namespaced(plan, task, work)
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # started with `&`: children would ignore Ctrl-C too
+        argv = ("env", "--default-signal=INT", *argv)
     logs = work / "logs"
     if pump is not None:
         process = subprocess.Popen(
@@ -217,7 +221,8 @@ def run_plan(plan: Plan, out: Path) -> Outcome:
         try:
             with occupied(plan, port):
                 for task in commands.tasks:
-                    processes.append(_start(plan, task, work, pump))
+                    process = _start(plan, task, work, pump)
+                    processes.append(process)  # at once: what is started must be ended, whatever happens next
                 ended = _wait(plan, processes, work)
         finally:
             end_processes(work.name)
@@ -232,7 +237,12 @@ def run_plan(plan: Plan, out: Path) -> Outcome:
         shutil.rmtree(work, ignore_errors=True)
 
 
-_WRAPPED_NAMES = {"srun": "slurm-4711.out", "mpirun": "mpirun.log", "kubectl": "pods.log", "ray": "driver.log"}
+_WRAPPED_NAMES = {
+    "srun": "slurm-4711.out",
+    "mpirun": "mpirun.log",
+    "kubectl": "pods.log",
+    "ray": "driver.log",
+}
 # Injected by the launch or by the configuration: there is no line of the script that strikes.
 _NOTHING_IN_THE_SCRIPT = {
     "none",

@@ -1,7 +1,8 @@
-"""DDP, FSDP1, FSDP2 and DeepSpeed ZeRO behind one small interface, with the presets people use. Training side.
+"""DDP, FSDP1, FSDP2 and DeepSpeed ZeRO behind one small interface, with the presets people use.
 
-What CPU needs is written where it is needed: FSDP1 wants device_id=cpu, DeepSpeed must not compile at run time, and
-ZeRO-1/2 make a process group of their own that ignores the timeout unless torch's default is changed.
+Training side. What CPU needs is written where it is needed: FSDP1 wants device_id=cpu, DeepSpeed must not
+compile at run time, and ZeRO-1/2 make a group of their own that ignores the timeout unless torch's default is
+changed.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Engine:
         return self.net.no_sync()
 
     def micro_step(self, tokens: Any, last: bool, check: Callable[[Any], Any]) -> Any:
-        """Forward and backward of one micro-batch; ``check`` sees (and may change) the loss before backward."""
+        """Forward and backward of one micro-batch; ``check`` sees, and may change, the loss in between."""
         with contextlib.nullcontext() if last else self.holding_gradients():
             loss = check(self.net(tokens))
             (loss / self.plan.accumulate).backward()
@@ -101,6 +102,7 @@ class _Fsdp1(Engine):
 
     def save(self, folder: Path) -> None:
         torch, fsdp = _torch(), _torch("torch.distributed.fsdp")
+        # with offload_to_cpu on a CPU model torch 2.13 dies of SIGSEGV here
         config = fsdp.FullStateDictConfig(offload_to_cpu=False, rank0_only=False)
         with fsdp.FullyShardedDataParallel.state_dict_type(self.net, fsdp.StateDictType.FULL_STATE_DICT, config):
             state = self.net.state_dict()
@@ -157,7 +159,7 @@ class _Zero(Engine):
 
 
 def deepspeed_config(plan: Plan) -> dict[str, Any]:
-    """The ds_config of the plan's strategy: overlap, contiguous gradients, CPU offload, as the presets have it."""
+    """The ds_config of the plan's strategy: overlap, contiguous gradients, offload, as presets have it."""
     stage = int(plan.strategy[4])
     zero: dict[str, Any] = {
         "stage": stage,
@@ -190,11 +192,15 @@ def deepspeed_config(plan: Plan) -> dict[str, Any]:
     return config
 
 
-def prepare_deepspeed(timeout: Any) -> None:
-    """Import DeepSpeed so that it neither compiles at run time nor waits for half an hour."""
+def obey_timeout(timeout: Any) -> None:
+    """Give the timeout to later groups too: ZeRO-1/2 and device meshes make some, with torch's half an hour."""
+    _torch("torch.distributed.distributed_c10d").default_pg_timeout = timeout
+
+
+def prepare_deepspeed() -> None:
+    """Import DeepSpeed so that it does not compile at run time."""
     ops: Any = _torch("deepspeed.ops")
     ops.__compatible_ops__["deepspeed_shm_comm"] = False  # else a C++ build of a minute before the first step
-    _torch("torch.distributed.distributed_c10d").default_pg_timeout = timeout  # ZeRO-1/2 make groups with it
 
 
 def build_engine(plan: Plan, model: Any, device: Any) -> Engine:

@@ -1,7 +1,7 @@
 """The training script that the launchers start: init, wrap, train with accumulation, evaluate, checkpoint.
 
-Run as a file. Its plan comes from the file named in LOGFORENSICS_PLAN and not from arguments, because launchers
-print command lines, and a log must not say what was injected into it.
+Run as a file. Its plan comes from the file named in LOGFORENSICS_PLAN and not from arguments, because
+launchers print command lines, and a log must not say what was injected into it.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import datetime
 import importlib
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from logforensics.harness import inject
 from logforensics.harness.dialects import Log, open_log
-from logforensics.harness.plan import Plan, WRAPPED
+from logforensics.harness.plan import WRAPPED, Plan
 
 
 class Job:
@@ -43,6 +44,8 @@ def load_job() -> Job:
 
 def init_process_group(job: Job) -> None:
     """Join the default process group, through DeepSpeed where the strategy is one of its own."""
+    from logforensics.harness.strategies import obey_timeout, prepare_deepspeed
+
     torch: Any = importlib.import_module("torch")
     dist: Any = importlib.import_module("torch.distributed")
     plan = job.plan
@@ -55,10 +58,9 @@ def init_process_group(job: Job) -> None:
         torch.cuda.set_device(job.device)
     else:
         job.device = torch.device("cpu")
+    obey_timeout(timeout)
     if plan.strategy.startswith("zero"):
-        from logforensics.harness.strategies import prepare_deepspeed
-
-        prepare_deepspeed(timeout)
+        prepare_deepspeed()
         deepspeed: Any = importlib.import_module("deepspeed")
         deepspeed.init_distributed(dist_backend=plan.backend, timeout=timeout)
     else:
@@ -100,23 +102,19 @@ def evaluate(job: Job, loader: Any, batches: int = 2) -> float:
 
 def train_epoch(job: Job, loader: Any, epoch: int, step: int) -> int:
     """One pass over the loader; returns the number of the next optimizer step."""
-    torch: Any = importlib.import_module("torch")
     from logforensics.harness.model import SEQUENCE
 
     plan = job.plan
-    micro = 0
-    for tokens in loader:
-        if micro % plan.accumulate == 0:
+    for micro, tokens in enumerate(loader, 1):
+        if micro % plan.accumulate == 1 or plan.accumulate == 1:
             inject.before_step(job, step)
-        micro += 1
         last = micro % plan.accumulate == 0
         tokens = tokens[:, : SEQUENCE + 1].to(job.device)
-        loss = job.engine.micro_step(tokens, last, lambda value: inject.check_loss(job, value, step))
+        loss = job.engine.micro_step(tokens, last, partial(inject.check_loss, job, step))
         if last:
             job.engine.step()
-            mean = loss.reshape(1).clone()
-            torch.distributed.all_reduce(mean)
-            job.log.progress(step, float(mean) / plan.world, epoch + micro / plan.accumulate / plan.steps_per_epoch)
+            mean = inject.reduce_metric(job, step, loss.reshape(1).clone())
+            job.log.progress(step, mean, epoch + micro / plan.accumulate / plan.steps_per_epoch)
             step += 1
             inject.after_step(job)
     return step
