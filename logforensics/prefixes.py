@@ -21,6 +21,7 @@ from logforensics.resources import data_text
 
 LAYERS = ("carrier", "rank", "logger")
 _MOST_PREFIXES = 12
+_CAPTURE = regex.compile(r"\(\?P<(\w+)>")
 
 _ANSI = regex.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)|[@-Z\\-_])")
 # A progress bar leaves the cursor in its line: what is printed next stands right behind it.
@@ -45,6 +46,7 @@ class Prefix:
     only_after_logger: bool
     last: bool
     samples: tuple[dict[str, Any], ...]
+    captures: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -73,6 +75,7 @@ def known_prefixes() -> tuple[Prefix, ...]:
             only_after_logger=item.get("only_after_logger", False),
             last=item.get("last", False),
             samples=tuple(item["sample"]),
+            captures=tuple(_CAPTURE.findall(item["pattern"])),
         )
         for item in table["prefix"]
     )
@@ -145,8 +148,9 @@ def peel(line: str) -> Peeled:
         if not match or match.end() == 0:
             break
         prefix = groups[_outer_group(match, groups)]
-        for name, raw in match.groupdict().items():
-            if raw is None or name[0] == "_":
+        for name in prefix.captures:
+            raw = match.group(name)
+            if raw is None:
                 continue
             if name == "time":
                 if peeled.stamp is None:  # a carrier stamps every line, a logger only its own

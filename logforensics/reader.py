@@ -30,17 +30,22 @@ _FAILING = {"cause", "either", "symptom", "pointer"}
 
 @dataclass(frozen=True, slots=True)
 class _Reach:
-    """How many bytes of a log are read for progress: at its head, at its tail, on either side of a failure."""
+    """How many bytes of a log are read for progress: at its head, at its tail, on either side of a failure.
+
+    Where these hold no progress line, more is read, up to ``most``.
+    """
 
     head: int
     tail: int
     near: int
+    most: int
 
 
 # One rank's own file says all it has to say in a few lines; in a file of many ranks each must get a word in.
-_ONE_RANK = _Reach(16 << 10, 32 << 10, 12 << 10)
-_MANY_RANKS = _Reach(128 << 10, 512 << 10, 64 << 10)
+_ONE_RANK = _Reach(4 << 10, 4 << 10, 4 << 10, 64 << 10)
+_MANY_RANKS = _Reach(128 << 10, 512 << 10, 64 << 10, 512 << 10)
 _MOST_WINDOWS = 8
+_ENOUGH_STEPS = 3
 _KEPT_FIRST, _KEPT_LAST = 1, 2
 _STAMP_LINES = 300
 _MOST_MESSAGE = 600
@@ -87,6 +92,7 @@ class Scanners:
         self.whole_engine = build_engine([*whole_texts, _HEADER_TEXT], cache, plain=plain)
         window_texts, self.window = _needed(near)
         self.window_engine = build_engine(window_texts, cache, plain=plain) if window_texts else None
+        self.counts_steps = [any(s.role == "progress" for s in needed) for needed in self.window]
 
     def clone(self) -> Scanners:
         """Return the same scanners for another thread."""
@@ -292,13 +298,13 @@ class _SourceReader:
     def _windows(self, failures: list[int]) -> list[tuple[int, int]]:
         size = self.buffer.size
         near = self.reach.near
-        spans = [(0, min(size, self.reach.head)), (max(0, size - self.reach.tail), size)]
+        spans = [(0, min(size, self.reach.head)), (self._back(size, self.reach.tail), size)]
         chosen = (
             failures
             if len(failures) <= _MOST_WINDOWS
             else failures[: _MOST_WINDOWS // 2] + failures[-_MOST_WINDOWS // 2 :]
         )
-        spans += [(max(0, place - near), min(size, place + near)) for place in chosen]
+        spans += [(self._back(place, near), min(size, place + near)) for place in chosen]
         spans.sort()
         merged: list[tuple[int, int]] = []
         for start, end in spans:
@@ -314,6 +320,19 @@ class _SourceReader:
             )
             for start, end in merged
         ]
+
+    def _back(self, end: int, reach: int) -> int:
+        """Return where to start reading before ``end``: far enough back to meet a progress line or two."""
+        engine = self.scanners.window_engine
+        start = max(0, end - reach)
+        while engine is not None and start > 0 and reach < self.reach.most:
+            hits = engine.scan(self.buffer.data[start:end])
+            steps = sum(1 for _, text in hits if self.scanners.counts_steps[text])
+            if steps >= _ENOUGH_STEPS:
+                break
+            reach *= 4
+            start = max(0, end - reach)
+        return start
 
     def _progress_lines(self, engine: Engine, failures: list[int]) -> list[HitLine]:
         """Return the first and the last progress lines of each writer between one failure and the next."""

@@ -25,10 +25,11 @@ _WIDE_GAP_US = 120 * SECOND
 
 def build_timeline(readings: list[Reading]) -> list[Event]:
     """Give every event its time and its place in the order; returns them ordered, ``event_id`` set."""
-    references = {reading.source.name: _reference(reading, readings) for reading in readings}
+    common = _known_time([raw for reading in readings for raw in reading.events])
     keyed: list[tuple[int, int, int, Event]] = []
     for number, reading in enumerate(readings):
-        reference = references[reading.source.name]
+        own = _known_time(reading.events)
+        reference = next((time for time in (own, common) if time is not None), reading.source.mtime_us)
         for raw in reading.events:
             _place_in_time(raw, reference)
         _derive(reading.events)
@@ -49,16 +50,14 @@ def build_timeline(readings: list[Reading]) -> list[Event]:
     return events
 
 
-def _reference(reading: Reading, readings: list[Reading]) -> int:
-    """Return a moment near this source's events: another stamp with a year, else the file's own time."""
-    years = [
+def _known_time(items: list[RawEvent]) -> int | None:
+    """Return a moment in the middle of those that were stamped with a year; stamps without one are near it."""
+    times = [
         time
-        for other in ([reading], readings)
-        for item in other
-        for raw in item.events
+        for raw in items
         if raw.stamp is not None and raw.stamp.year is not None and (time := raw.stamp.resolve(0)) is not None
     ]
-    return sorted(years)[len(years) // 2] if years else reading.source.mtime_us
+    return sorted(times)[len(times) // 2] if times else None
 
 
 def _place_in_time(raw: RawEvent, reference: int) -> None:
