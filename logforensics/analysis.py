@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from logforensics import patterns
 from logforensics.clock import parse_stamp
 from logforensics.correlate.verdict import Diagnosis, diagnose
 from logforensics.error_file import ErrorFileError, read_error_file
@@ -98,6 +99,8 @@ def analyze(
     """
     given = [paths] if isinstance(paths, str | Path) else list(paths)
     cache = cache_folder() if use_cache else None
+    if cache is not None:
+        patterns.remember_from(cache)
     signatures = signatures_with(parsers, cache)
     with collect(given) as sources:
         for problem in signatures.problems:
@@ -113,6 +116,8 @@ def analyze(
         diagnosis = diagnose(events, identity, readings, sources)
         analysis = _analysis(diagnosis, events, identity, sources)
         _quote(analysis)
+        if cache is not None:
+            patterns.remember_in(cache)
         if sources.spooled:  # what was unpacked is gone after this
             for event in events:
                 settle(event)

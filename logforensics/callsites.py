@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import regex
-
 from logforensics.model import ACTIVITIES
+from logforensics.patterns import compiled
 from logforensics.records import Frame
 from logforensics.resources import data_text
 
@@ -32,8 +31,7 @@ def known_callsites() -> tuple[Callsite, ...]:
     for entry in table["callsite"]:
         if entry["activity"] not in ACTIVITIES:
             raise ValueError(f"callsites.toml: {entry['id']}: unknown activity {entry['activity']!r}")
-        pattern = regex.compile(entry["pattern"], regex.VERBOSE | regex.ASCII)
-        sites.append(Callsite(entry["id"], entry["activity"], pattern, tuple(entry["sample"])))
+        sites.append(Callsite(entry["id"], entry["activity"], compiled(entry["pattern"]), tuple(entry["sample"])))
     return tuple(sites)
 
 

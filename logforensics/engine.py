@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from logforensics.signatures import write_atomically
+from logforensics.patterns import write_atomically
 
 # A block is scanned at once; it also bounds how many reports are held before they are folded.
 BLOCK_BYTES = 32 << 20
@@ -45,11 +45,9 @@ class HyperscanEngine:
     @classmethod
     def build(cls, texts: Sequence[bytes], cache: Path | None) -> HyperscanEngine:
         """Compile, or load from ``cache`` (a folder). A bad or unwritable cache only costs the compilation."""
-        from importlib.metadata import version
-
         import hyperscan
 
-        name = hashlib.sha256(b"\0".join((version("hyperscan").encode(), *texts))).hexdigest()
+        name = hashlib.sha256(b"\0".join((str(getattr(hyperscan, "__version__", "")).encode(), *texts))).hexdigest()
         kept = cache / f"scan-{name[:32]}.hsdb" if cache else None
         database = _load(kept)
         if database is None:

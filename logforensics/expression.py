@@ -28,9 +28,9 @@ _ORDINARY = (
     "[2026-11-30 19:11:05,469] [INFO] [logging.py:96:log_dist] [Rank 0] step=250, skipped=3, lr=[4.8e-05], mom=[0.9] "
     "node-1:20001:20041 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read comm 0x7f rank 0 nranks 8 cudaDev "
     "{'loss': 1.3, 'grad_norm': 0.5, 'learning_rate': 1e-05, 'epoch': 0.1} 33%|###  | 1/3 [00:00<00:00, 4.94it/s] "
-    " iteration      100/  500000 | consumed samples: | elapsed time per iteration (ms): | global batch size: | lm loss: "
+    " iteration      100/  500000 | consumed samples: | elapsed time per iteration (ms): | lm loss: "
     "[rank0]:[E1130 07:00:00.123456789 ProcessGroupNCCL.cpp:632] [PG ID 0 PG GUID 0(default_pg) Rank 3] collective "
-    "Traceback (most recent call last): File \"/x.py\", line 3, in main RuntimeError: ValueError: Exception: Error: "
+    'Traceback (most recent call last): File "/x.py", line 3, in main RuntimeError: ValueError: Exception: '
     "WARNING warning: UserWarning: torch.distributed. torch.cuda. model data training evaluation checkpoint process "
     "waiting for started finished with error failed: returned Loaded Generating tensor GPU memory usage version "
 )

@@ -30,9 +30,11 @@ class FoundEvent(Event):
     __slots__ = ("_end_line", "_line", "end_offset", "index")
 
     index: LineIndex
+    _line: int
+    _end_line: int
     end_offset: int | None
 
-    @property  # type: ignore[override]
+    @property
     def line(self) -> int:
         """1-based line of the event."""
         if self._line == _UNKNOWN:
@@ -43,7 +45,7 @@ class FoundEvent(Event):
     def line(self, number: int) -> None:
         self._line = number
 
-    @property  # type: ignore[override]
+    @property
     def end_line(self) -> int:
         """1-based last line of the event."""
         if self._end_line == _UNKNOWN:

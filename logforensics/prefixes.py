@@ -17,6 +17,7 @@ import regex
 
 from logforensics.expression import first_characters
 from logforensics.model import FIELDS
+from logforensics.patterns import compiled
 from logforensics.resources import data_text
 
 LAYERS = ("carrier", "rank", "logger")
@@ -93,7 +94,7 @@ def _alternation(after_logger: bool, first: str) -> tuple[Any, dict[str, Prefix]
         return None
     groups = {f"_{number}": prefix for number, prefix in enumerate(chosen)}
     body = "|".join(f"(?P<{name}>{prefix.pattern}\n)" for name, prefix in groups.items())
-    return regex.compile(body, regex.VERBOSE | regex.ASCII), groups
+    return compiled(body), groups
 
 
 def clean(text: str) -> str:

@@ -28,6 +28,7 @@ from logforensics.sources import Source
 _HEADER_TEXT = b"Traceback (most recent call last):"
 _FAILING = {"cause", "either", "symptom", "pointer"}
 
+
 @dataclass(frozen=True, slots=True)
 class _Reach:
     """How many bytes of a log are read for progress: at its head, at its tail, on either side of a failure.
@@ -340,9 +341,7 @@ class _SourceReader:
         for start, end in self._windows(failures):
             borders = [start, *sorted(place for place in failures if start < place < end), end]
             hits = [
-                (offset, text)
-                for block in scan_buffer(engine, self.buffer.data, end, start)
-                for offset, text in block
+                (offset, text) for block in scan_buffer(engine, self.buffer.data, end, start) for offset, text in block
             ]
             grouped = list(group_by_line(self.buffer, hits))
             place = 0

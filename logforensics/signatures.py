@@ -11,9 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import re
-import tempfile
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
@@ -27,6 +25,7 @@ import regex
 from logforensics import __version__, expression
 from logforensics.expression import SHORTEST, SHORTEST_IN_WINDOW, required_texts
 from logforensics.model import ACTIVITIES, CATEGORIES, FIELDS, KINDS, PHASES, ROLES, STREAMS
+from logforensics.patterns import compiled, write_atomically
 from logforensics.prefixes import Peeled, clean, peel, segments, typed
 from logforensics.resources import data_folder
 
@@ -111,7 +110,7 @@ class Signature:
     @property
     def pattern(self) -> Any:
         """The compiled pattern; compiled when first needed, since most signatures are not met in one run."""
-        return _compiled(self.regex)
+        return compiled(self.regex)
 
     def match(self, text: str) -> Match | None:
         """Return where the pattern is in ``text`` and what it captures, typed; None when it is not there."""
@@ -128,11 +127,6 @@ class Signature:
                 if value is not None:
                     captured[group] = value.strip() if isinstance(value, str) else value
         return Match(self, captured, found.start(), found.end())
-
-
-@lru_cache(maxsize=4096)
-def _compiled(pattern: str) -> Any:
-    return regex.compile(pattern, regex.VERBOSE | regex.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,16 +199,6 @@ def _frozen(signature: Signature) -> dict[str, Any]:
 
 def _revived(entry: dict[str, Any]) -> Signature:
     return Signature(**{**entry, "scan": tuple(entry["scan"])})
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a cache file so that no reader sees half of it; a folder that cannot be written is no failure."""
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(name).replace(path)
 
 
 def signatures_with(folder: Path | None, cache: Path | None = None) -> SignatureSet:
@@ -329,7 +313,7 @@ def _build(file_name: str, dialect: str, table: dict[str, Any], entry: dict[str,
         if not 0 <= entry.get(key, 0) <= MOST_LINES:
             raise wrong(f"{key} must be between 0 and {MOST_LINES} lines")
     try:
-        pattern = _compiled(entry["pattern"])
+        pattern = compiled(entry["pattern"])
         fallback = entry.get("fallback", False)
         full_scan = entry.get("full_scan", entry["role"] in FAILING_ROLES)
         shortest = SHORTEST if full_scan else SHORTEST_IN_WINDOW
