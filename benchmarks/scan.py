@@ -178,9 +178,8 @@ def compare(folder: Path, size_mb: int, runs: int) -> int:
     mine, other = (statistics.median(times[name]) for name in ("ours", "theirs"))
     print(f"{size / 1e9:.2f} GB in {RANKS} files, {runs} runs, medians")
     print(f"logforensics analyze   {mine:6.2f} s   {size / mine / 1e6:7.0f} MB/s   peak memory {memory / 1024:.0f} MB")
-    print(
-        f"rg -c -F -f LITERALS   {other:6.2f} s   {size / other / 1e6:7.0f} MB/s   ({len(LITERALS.splitlines())} literals)"
-    )
+    words = len(LITERALS.splitlines())
+    print(f"rg -c -F -f LITERALS   {other:6.2f} s   {size / other / 1e6:7.0f} MB/s   ({words} literals)")
     print(f"ratio                  {mine / other:6.2f}     (below 1: faster than ripgrep)")
     print(f"logforensics --help    {help_seconds:6.2f} s")
     return 0

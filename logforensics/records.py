@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import regex
 
 from logforensics.buffer import LogBuffer
-from logforensics.prefixes import Peeled, clean, peel
+from logforensics.prefixes import Peeled, clean, peel, segments
 
 TRACEBACK_HEADER = "Traceback (most recent call last):"
 _MOST_TRACEBACK_LINES = 600
@@ -139,12 +139,13 @@ def assemble_tracebacks(buffer: LogBuffer, headers: list[int]) -> list[Traceback
 def _assemble(buffer: LogBuffer, start: int, end: int, used: set[int]) -> list[Traceback]:
     raw = clean(buffer.text(start, end))
     # what stands in front on the same line (a progress bar, another process) is not this writer's prefix
-    cut = raw.rfind("Original " + TRACEBACK_HEADER)
+    own = next((part for part in reversed(segments(raw)) if TRACEBACK_HEADER in part), raw)
+    cut = own.rfind("Original " + TRACEBACK_HEADER)
     nested = cut >= 0
-    cut = cut if nested else raw.rfind(TRACEBACK_HEADER)
-    first = peel(raw)
+    cut = cut if nested else own.rfind(TRACEBACK_HEADER)
+    first = peel(own)
     if TRACEBACK_HEADER not in first.text or not first.text.replace("Original ", "").strip().startswith("Traceback"):
-        first = peel(raw[cut:])
+        first = peel(own[cut:])
     open_headers = [start]
     done: list[Traceback] = []
     frames: list[Frame] = []

@@ -43,6 +43,15 @@ def _evidence(own: RankFacts) -> list[Event]:
 
 def _of_rank(rank: int, own: RankFacts, facts: Facts) -> Incident | None:
     code = own.exit_code
+    if code == -15 and _terminated_alone(rank, facts):
+        return Incident(
+            "interrupted",
+            _evidence(own),
+            [rank],
+            "terminated-alone",
+            why=[f"rank {rank} was ended by SIGTERM before its launcher stopped the others; no line says who sent it"],
+            confidence="medium",
+        )
     if code is None or code == 0 or code in {-15, -2, -1}:
         return None
     if own.victim:  # it failed because of the others; how it ended adds nothing
@@ -101,9 +110,42 @@ def _of_rank(rank: int, own: RankFacts, facts: Facts) -> Incident | None:
     )
 
 
+def _terminated_alone(rank: int, facts: Facts) -> bool:
+    """Whether SIGTERM ended this rank and was not the launcher's, which it sends to the others."""
+    others = [other for other in facts.ranks.values() if other.rank != rank]
+    return (
+        not facts.ranks[rank].stopped
+        and any(other.stopped for other in others)
+        and all(other.exit_code in {None, 0, -15, -9} and not other.causes for other in others)
+        and not any(other.exit_code == -9 and not other.stopped for other in others)
+    )
+
+
+def unexplained_exit(facts: Facts) -> Incident | None:
+    """A launcher reports a failure, and nothing says whose or why: never a run without a failure."""
+    told = [event for event in facts.exits if exit_code_of(event) not in {None, 0}]
+    codes = {exit_code_of(event) for event in told}
+    told += [event for event in facts.teardowns if event.kind == "exception"]  # "ChildFailedError", its table cut off
+    if not told:
+        return None
+    stopped = bool(codes) and codes <= {-15, -2, -1}
+    how = ", ".join(str(code) for code in sorted(code for code in codes if code is not None))
+    return Incident(
+        "interrupted" if stopped else "unknown_exit",
+        told,
+        [],
+        "exit-nobody-explains",
+        tier=2,
+        scope="run",
+        status="undetermined",
+        why=[f"the launcher reports that a process failed{f' (exit code {how})' if how else ''}; no line says why"],
+        confidence="low",
+    )
+
+
 def _nameless(facts: Facts) -> Incident | None:
     """A launcher that reports an exit code without saying whose (DeepSpeed's): the rank that shows no symptom."""
-    told = [e for e in facts.exits if e.rank is None and exit_code_of(e) not in {None, 0, -15, 1}]
+    told = [e for e in facts.exits if e.rank is None and exit_code_of(e) not in {None, 0, -15}]
     if not told or any(own.causes for own in facts.ranks.values()):
         return None
     silent = [rank for rank, own in sorted(facts.ranks.items()) if not own.victim and not own.exits]
@@ -124,7 +166,9 @@ def _nameless(facts: Facts) -> Incident | None:
             f"the launcher reports exit code {code} without naming the rank; rank {silent[0]} is the only one "
             "that shows no sign of having lost a peer"
         ],
-        confidence="medium",
+        # a victim ends with code 1 as well: the one that shows nothing is then a suspect only
+        tier=1 if code == 1 else 0,
+        confidence="low" if code == 1 else "medium",
     )
 
 

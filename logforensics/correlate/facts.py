@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -104,6 +105,14 @@ class Facts:
         """All ranks of the run, as far as its size is known."""
         return sorted(set(self.ranks) | set(range(self.world_size or 0)))
 
+    def stopped_alive(self, rank: int) -> bool:
+        """Whether a launcher had to stop this rank, so that it was alive until then.
+
+        A launcher that says so of every rank (DeepSpeed's does) says nothing about any.
+        """
+        own = self.ranks.get(rank)
+        return bool(own and own.stopped) and not all(other.stopped for other in self.ranks.values())
+
     @property
     def trained(self) -> bool:
         """Whether any rank got to a training step."""
@@ -128,9 +137,17 @@ def exit_code_of(event: Event) -> int | None:
     """Return the exit code that an event reports; a signal's number is negative, as Python has it."""
     code = event.fields.get("exitcode")
     if code is None:
-        return None
+        return -_signal_number(event) or None if event.kind == "exit" else None
     code = int(code)
     return 128 - code if 129 <= code <= 159 else code  # a shell's 137 is signal 9
+
+
+def _signal_number(event: Event) -> int:
+    """The number of the signal that an exit line names; 0 when it names none that is known."""
+    name = str(event.fields.get("signal", ""))
+    if name.isdigit():
+        return int(name)
+    return signal.Signals[name].value if name in signal.Signals.__members__ else 0
 
 
 def ranks_in(text: Any) -> list[int]:

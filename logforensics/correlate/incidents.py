@@ -43,9 +43,11 @@ def find_incidents(facts: Facts) -> tuple[list[Incident], list[Event]]:
     for incident in incidents:
         _begin_of_decay(incident, facts)
     _attribute(incidents, facts)
+    _stopped_from_outside(incidents, facts)
     merged = _merge_ranks(incidents)
     for incident in merged:
         _blame_peers(incident, facts)
+        _outvoted(incident)
     merged.sort(key=lambda incident: incident.first.event_id)
     for incident in merged:
         incident.consequence_of = _consequence(incident, facts)
@@ -162,7 +164,8 @@ def _best_of_chains(events: list[Event], facts: Facts) -> list[Event]:
             chain = open_chain[key] = [event]
         if chain is not None and not event.fields.get("chained"):
             best = max(chain, key=_specific)
-            dropped.update(id(link) for link in chain if link is not best)
+            # what tells of the same failure stays, as more evidence of it
+            dropped.update(id(link) for link in chain if category_of(link) != category_of(best))
             del open_chain[key]
     return [event for event in events if id(event) not in dropped]
 
@@ -245,7 +248,7 @@ def _attribute(incidents: list[Incident], facts: Facts) -> None:
             incident.why.append("the failure names no rank; it is given to the one that the launcher saw fail first")
         elif open_ranks and times >= len(open_ranks):
             incident.ranks = sorted(open_ranks)
-        elif len(others) == 1 and times <= 1 and incident.tier == 0:
+        elif len(others) == 1 and len(facts.expected) > 1 and times <= 1 and incident.tier == 0:
             incident.ranks = others
             incident.why.append("the failure names no rank; every other rank shows that it lost a peer")
 
@@ -262,6 +265,36 @@ def _merge_ranks(incidents: list[Incident]) -> list[Incident]:
         home.ranks = sorted({*home.ranks, *incident.ranks})
         home.tier = min(home.tier, incident.tier)
     return merged
+
+
+def _stopped_from_outside(incidents: list[Incident], facts: Facts) -> None:
+    """Ctrl-C reaches the launcher and all ranks: it is nobody's doing, whichever rank printed it first."""
+    stops = [incident for incident in incidents if incident.category == "interrupted"]
+    told = any(event.fields.get("scope") == "run" for incident in stops for event in incident.events)
+    ranks = {rank for incident in stops for rank in incident.ranks}
+    everyone = len(ranks) > 1 and ranks == set(facts.ranks)
+    if told or everyone:
+        for incident in stops:
+            incident.scope, incident.ranks = "run", []
+
+
+def _outvoted(incident: Incident) -> None:
+    """Each rank that found a mismatch names a peer: the rank that is in every such pair is the odd one."""
+    pairs = [
+        {event.rank, event.fields["peer_rank"]}
+        for event in incident.events
+        if event.rank is not None and "peer_rank" in event.fields
+    ]
+    if incident.category != "collective_mismatch" or not pairs:
+        return
+    odd = set.intersection(*pairs)
+    if len(odd) == 1:
+        incident.ranks = sorted(odd)
+        incident.why.append(f"every rank that noticed the mismatch disagrees with rank {min(odd)}")
+    elif len(odd) == 2:
+        incident.ranks = sorted(odd)
+        incident.confidence = "medium"
+        incident.why.append("two ranks disagree, and nothing says which of them is wrong")
 
 
 def _blame_peers(incident: Incident, facts: Facts) -> None:

@@ -57,13 +57,12 @@ def _of_collective(stuck: Stuck, facts: Facts) -> list[Incident]:
     if stuck.outliers:
         return [_mismatch(stuck)]
     if stuck.told:
-        return [_told(stuck, facts)]
-    left = _left_early(stuck, facts)
-    if left:
-        return [left]
-    if stuck.absent:
-        return [_absent(stuck, facts)]
-    return [_all_wait(stuck, facts)]
+        return [_busy(stuck, facts) or _told(stuck, facts)]
+    for rule in (_left_early, _busy, _further):
+        found = rule(stuck, facts)
+        if found:
+            return [found]
+    return [_absent(stuck, facts) if stuck.absent else _all_wait(stuck, facts)]
 
 
 def _nobody_named(facts: Facts) -> Incident:
@@ -113,9 +112,6 @@ def _mismatch(stuck: Stuck) -> Incident:
 
 def _told(stuck: Stuck, facts: Facts) -> Incident:
     """A line names the ranks that did not come (monitoredBarrier, desync report, store barrier)."""
-    busy = _busy_with(stuck.absent, facts)
-    if busy:
-        return busy
     # the line that names all of them says most
     told = sorted(stuck.told, key=lambda e: (-len(str(e.fields["absent_ranks"])), e.event_id))
     node = _whole_node(stuck.absent, facts)
@@ -149,7 +145,7 @@ def _whole_node(absent: list[int], facts: Facts) -> bool:
 
 
 def _left_early(stuck: Stuck, facts: Facts) -> Incident | None:
-    """Some ranks say that their epoch is over, or are further than those that wait: they ran out of batches."""
+    """Some ranks say that their epoch is over while others are still in a step: they ran out of batches."""
     over = []
     for rank, own in facts.ranks.items():
         last = own.last_activity
@@ -168,6 +164,11 @@ def _left_early(stuck: Stuck, facts: Facts) -> Incident | None:
             why=[f"ranks {list_ranks(sorted(over))} had reached the epoch's end while the others were still in a step"],
             confidence="medium",
         )
+    return None
+
+
+def _further(stuck: Stuck, facts: Facts) -> Incident | None:
+    """Some ranks got through more batches than all that wait, and nothing says that they did something else."""
     ahead = _ahead(stuck, facts)
     if ahead:
         return Incident(
@@ -200,9 +201,6 @@ def _ahead(stuck: Stuck, facts: Facts) -> list[int]:
 
 
 def _absent(stuck: Stuck, facts: Facts) -> Incident:
-    busy = _busy_with(stuck.absent, facts)
-    if busy:
-        return busy
     names = list_ranks(stuck.absent)
     evidence = [call.event for call in stuck.calls]
     said = [own.last_said for rank in stuck.absent if (own := facts.ranks.get(rank)) and own.last_said]
@@ -223,8 +221,9 @@ def _absent(stuck: Stuck, facts: Facts) -> Incident:
     )
 
 
-def _busy_with(absent: list[int], facts: Facts) -> Incident | None:
+def _busy(stuck: Stuck, facts: Facts) -> Incident | None:
     """The last thing that an absent rank was seen doing before the others gave up."""
+    absent = stuck.absent
     limit = facts.first_timeout
     found: list[tuple[Event, int | None]] = []
     for rank in absent:
@@ -311,7 +310,7 @@ def _of_lost_peers(facts: Facts) -> list[Incident]:
             )
         ]
     # a rank that its launcher had to stop was still alive: it did not leave
-    left = [rank for rank in missing if rank in facts.ranks and not facts.ranks[rank].stopped]
+    left = [rank for rank in missing if rank in facts.ranks and not facts.stopped_alive(rank)]
     left = [rank for rank in left if facts.ranks[rank].exit_code in {None, 0}] or left
     if len(left) == 1 or (left and len(left) < len(victims)):
         said = [facts.ranks[rank].last_said for rank in left]

@@ -8,7 +8,7 @@ from logforensics.clock import SECOND
 from logforensics.correlate.attribution import attribute
 from logforensics.correlate.chain import build_chain, first_exceptions
 from logforensics.correlate.collectives import Stuck
-from logforensics.correlate.exits import find_exits
+from logforensics.correlate.exits import find_exits, unexplained_exit
 from logforensics.correlate.facts import Facts, exit_code_of, gather, list_ranks
 from logforensics.correlate.fates import rank_states
 from logforensics.correlate.incident import LATE_LINE_US, Incident, before
@@ -181,6 +181,9 @@ def _lend_ranks(incident: Incident, facts: Facts) -> None:
 
 def _nothing(facts: Facts) -> Incident:
     """No failure found: the run is fine, or its logs do not show what happened."""
+    left = unexplained_exit(facts)
+    if left:
+        return left
     if facts.finished or facts.progress or facts.activities:
         last = (facts.finished or facts.progress or facts.activities)[-1]
         return Incident(

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-INSTALL = "reproduce needs torch: pip install 'logforensics[harness]' (CPU build of torch is enough)"
+INSTALL = "needs torch: pip install 'logforensics[harness]' (CPU build of torch is enough)"
 
 
 def _complain(text: str) -> typer.Exit:
@@ -76,30 +76,40 @@ def _run(plans: list[Any], out: Path, jobs: int) -> None:
 
 
 def reproduce(
-    out: Annotated[Path | None, typer.Option(help="Folder that gets one fixture a run.")] = None,
-    strategy: Annotated[str, typer.Option(help="ddp, fsdp1-full_shard, fsdp2, zero1, zero2, zero3, ...")] = "ddp",
-    fault: Annotated[str, typer.Option(help="What to inject; --list names them.")] = "none",
-    launcher: Annotated[str, typer.Option(help="torchrun, accelerate, deepspeed, spawn or processes.")] = "torchrun",
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder that gets one fixture a run.")] = None,
+    strategy: Annotated[
+        str, typer.Option(metavar="NAME", help="ddp, fsdp1-full_shard, fsdp2, zero1, zero2, zero3, ...")
+    ] = "ddp",
+    fault: Annotated[str, typer.Option(metavar="NAME", help="What to inject; --list names them.")] = "none",
+    launcher: Annotated[
+        str, typer.Option(metavar="NAME", help="torchrun, accelerate, deepspeed, spawn or processes.")
+    ] = "torchrun",
     layout: Annotated[
         str,
-        typer.Option(help="logdir, tee, combined, per_rank, srun, mpirun, kubectl or ray; empty: the usual."),
+        typer.Option(
+            metavar="NAME", help="logdir, tee, combined, per_rank, srun, mpirun, kubectl or ray; empty: the usual."
+        ),
     ] = "",
-    nproc: Annotated[int, typer.Option(min=1, help="Ranks a node.")] = 2,
-    nnodes: Annotated[int, typer.Option(min=1, help="Nodes, all on this machine over loopback.")] = 1,
-    rank: Annotated[int, typer.Option(min=0, help="The rank that is broken.")] = 1,
-    at_step: Annotated[int, typer.Option(min=0, help="The step before which it breaks.")] = 3,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    backend: Annotated[str, typer.Option(help="gloo or nccl; empty: what fits the device.")] = "",
+    nproc: Annotated[int, typer.Option(metavar="N", min=1, help="Ranks a node.")] = 2,
+    nnodes: Annotated[int, typer.Option(metavar="N", min=1, help="Nodes, all on this machine over loopback.")] = 1,
+    rank: Annotated[int, typer.Option(metavar="N", min=0, help="The rank that is broken.")] = 1,
+    at_step: Annotated[int, typer.Option(metavar="N", min=0, help="The step before which it breaks.")] = 3,
+    device: Annotated[str, typer.Option(metavar="NAME", help="cpu or cuda.")] = "cpu",
+    backend: Annotated[str, typer.Option(metavar="NAME", help="gloo or nccl; empty: what fits the device.")] = "",
     dialect: Annotated[
         str,
-        typer.Option(help="How the script logs: print, logging-timed, logging-plain, tqdm, trainer, megatron."),
+        typer.Option(
+            metavar="NAME", help="How the script logs: print, logging-timed, logging-plain, tqdm, trainer, megatron."
+        ),
     ] = "logging-timed",
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Any other key of a plan: --set debug=DETAIL --set timeout=8"),
+        typer.Option("--set", metavar="KEY=VALUE", help="Any other key of a plan: --set debug=DETAIL --set timeout=8"),
     ] = None,
-    matrix: Annotated[str, typer.Option(help="cpu, one-gpu, multi-gpu or a TOML file: many runs instead of one.")] = "",
-    jobs: Annotated[int, typer.Option(min=0, help="Runs at a time; 0: one per two cores.")] = 0,
+    matrix: Annotated[
+        str, typer.Option(metavar="NAME|FILE", help="cpu, one-gpu, multi-gpu or a TOML file: many runs instead of one.")
+    ] = "",
+    jobs: Annotated[int, typer.Option(metavar="N", min=0, help="Runs at a time; 0: one per two cores.")] = 0,
     list_faults: Annotated[bool, typer.Option("--list", help="Name the faults and where they make no sense.")] = False,
 ) -> None:
     """Make a real failure with known truth: strategy x fault x launcher x layout -> a fixture."""

@@ -22,6 +22,7 @@ from logforensics.harness.truths import (
     silent,
     spoken,
     unused,
+    wrong_interface,
 )
 
 _AGENTS = ("torchrun", "accelerate")
@@ -310,11 +311,7 @@ RANK_FAULTS = (
     Fault(
         "wrong_interface",
         "GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME of one rank names no interface",
-        lenient(
-            shown_here("network_interface", "ib7", "config_error", "rendezvous", phase="rendezvous"),
-            "launch",
-            "first_collective",
-        ),
+        wrong_interface,
     ),
 )
 

@@ -236,6 +236,14 @@ def preempted(plan: Plan) -> Truth:
     return Truth("diagnosed", "preempted", (), "mid_training", line, ("interrupted",))
 
 
+def wrong_interface(plan: Plan) -> Truth:
+    """One rank names an interface that is not there; torch marks no rank before the process group exists."""
+    truth = Truth("diagnosed", "network_interface", (plan.rank,), "rendezvous", "ib7", ("config_error", "rendezvous"))
+    unnamed = ((),) if plan.launcher == "deepspeed" else ()
+    note = "neither the traceback nor DeepSpeed's launcher names the rank" if unnamed else ""
+    return replace(truth, also_phases=("launch", "first_collective"), also_ranks=unnamed, note=note)
+
+
 def early_exit(plan: Plan) -> Truth:
     """Exit code 1 before the process group exists."""
     line = exit_line(plan, 1)
