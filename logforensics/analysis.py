@@ -98,6 +98,7 @@ def analyze(
         SignatureError: ``parsers`` is no folder of dialects.
     """
     given = [paths] if isinstance(paths, str | Path) else list(paths)
+    low, high = _moment(since), _moment(until)
     cache = cache_folder() if use_cache else None
     if cache is not None:
         patterns.remember_from(cache)
@@ -111,8 +112,8 @@ def analyze(
         if world_size is not None:
             identity.world_size = world_size
         events = build_timeline(readings)
-        if since or until:
-            events = _between(events, since, until)
+        if low is not None or high is not None:
+            events = _between(events, low, high, sources)
         diagnosis = diagnose(events, identity, readings, sources)
         analysis = _analysis(diagnosis, events, identity, sources)
         _quote(analysis)
@@ -140,20 +141,22 @@ def _analysis(diagnosis: Diagnosis, events: list[Event], identity: Identity, sou
     )
 
 
-def _between(events: list[Event], since: str | None, until: str | None) -> list[Event]:
-    low = _moment(since) if since else None
-    high = _moment(until) if until else None
+def _between(events: list[Event], low: int | None, high: int | None, sources: Sources) -> list[Event]:
     kept = [
         event
         for event in events
         if event.time_us is None or ((low is None or event.time_us >= low) and (high is None or event.time_us <= high))
     ]
+    if len(kept) < len(events):
+        sources.note("the time chosen", f"{len(events) - len(kept)} of {len(events)} events are outside; left out")
     for number, event in enumerate(kept):
         event.event_id = number
     return kept
 
 
-def _moment(text: str) -> int:
+def _moment(text: str | None) -> int | None:
+    if text is None:
+        return None
     stamp = parse_stamp(text)
     time = stamp.resolve(0) if stamp is not None and stamp.year is not None else None
     if time is None:

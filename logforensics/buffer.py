@@ -6,6 +6,7 @@ nearest place whose number is known.
 
 from __future__ import annotations
 
+import errno
 import mmap
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -17,6 +18,11 @@ MOST_LINE_BYTES = 16_384
 _COUNT_STEP = 1 << 18  # small enough to stay in the cache: twice as fast as counting in megabytes
 
 
+def shrunk() -> OSError:
+    """Return the error for a file that was cut while it was read, as log rotation does."""
+    return OSError(errno.ESTALE, "it became shorter while it was read")
+
+
 class LogBuffer:
     """One file's bytes. Use as a context manager; ``data`` is a memory map (or empty bytes)."""
 
@@ -25,7 +31,13 @@ class LogBuffer:
         self._file = path.open("rb")
         self._file.seek(0, 2)
         self.size = self._file.tell()
-        self.data: mmap.mmap | bytes = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ) if self.size else b""
+        self.data: mmap.mmap | bytes = b""
+        if self.size:
+            try:
+                self.data = mmap.mmap(self._file.fileno(), self.size, access=mmap.ACCESS_READ)
+            except ValueError:
+                self._file.close()
+                raise shrunk() from None
         self._known_offsets, self._known_numbers = known or ([0], [1])
 
     def __enter__(self) -> LogBuffer:
@@ -38,8 +50,14 @@ class LogBuffer:
             self.data.close()
         self._file.close()
 
+    def _check(self) -> None:
+        """Raise OSError when the file got shorter: to touch mapped bytes that are gone kills the process."""
+        if isinstance(self.data, mmap.mmap) and self.data.size() < self.size:
+            raise shrunk()
+
     def line_bounds(self, offset: int) -> tuple[int, int]:
         """Return start and end (without the newline) of the line that holds the byte at ``offset``."""
+        self._check()
         start = self.data.rfind(b"\n", 0, offset) + 1
         end = self.data.find(b"\n", offset)
         return start, self.size if end < 0 else end
@@ -54,6 +72,7 @@ class LogBuffer:
 
     def lines_after(self, end: int, most: int, most_bytes: int = 1 << 16) -> Iterator[tuple[int, int]]:
         """Yield (start, end) of up to ``most`` lines that follow the line ending at ``end``."""
+        self._check()
         limit = min(self.size, end + most_bytes)
         start = end + 1
         for _ in range(most):
@@ -66,6 +85,7 @@ class LogBuffer:
 
     def lines_before(self, start: int, most: int, most_bytes: int = 1 << 16) -> Iterator[tuple[int, int]]:
         """Yield (start, end) of up to ``most`` lines before the line that starts at ``start``, nearest first."""
+        self._check()
         limit = max(0, start - most_bytes)
         end = start - 1
         for _ in range(most):
@@ -77,6 +97,7 @@ class LogBuffer:
 
     def line_number(self, offset: int) -> int:
         """Return the 1-based number of the line that holds ``offset``."""
+        self._check()
         place = bisect_right(self._known_offsets, offset) - 1
         position, number = self._known_offsets[place], self._known_numbers[place]
         while position < offset:

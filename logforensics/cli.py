@@ -2,23 +2,51 @@
 
 from __future__ import annotations
 
+import gc
+import io
+import os
 import sys
-import time
-from collections.abc import Callable
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from logforensics import __version__
+from logforensics.checking import cli_check
+from logforensics.console import ParsersOption, check_outputs, fail, progress_bar, write_bytes, write_text
+from logforensics.harness import cli_reproduce
+from logforensics.paths import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from logforensics.analysis import Analysis
 
+# What is wrong with the arguments; typer shows only classes that derive from it.
+_UsageError: type[Any] = typer.BadParameter.__mro__[1]
+
+
+class _Program(TyperGroup):
+    """All commands. A reader of the output that goes away (``| head``) is no error; a full disk is one line."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            try:
+                return super().invoke(ctx)
+            finally:
+                if sys.stdout is not None:
+                    sys.stdout.flush()
+        except BrokenPipeError as error:
+            # what is still buffered has nowhere to go
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ended = error.__context__
+            raise typer.Exit(ended.exit_code if isinstance(ended, typer.Exit) else 0) from None
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            fail(f"{where}{error.strerror or error}")
+
+
 app = typer.Typer(
+    cls=_Program,
     name="logforensics",
     help="My multi-GPU training run died: which rank failed first, and why?",
     no_args_is_help=True,
@@ -31,25 +59,10 @@ parsers_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-app.add_typer(parsers_app, name="parsers")
-
-# A progress bar for less than this only flickers.
-_BAR_AFTER_SECONDS = 1.0
-
 Paths = Annotated[
     list[str],
     typer.Argument(metavar="PATH...", help="Log files, folders, archives, globs, or - for standard input."),
 ]
-ParsersOption = Annotated[
-    Path | None,
-    typer.Option("--parsers", metavar="DIR", help="A folder of your own signatures, used beside the shipped ones."),
-]
-
-
-def _fail(message: str) -> NoReturn:
-    """One line on standard error, exit status 2: the arguments or the input cannot be used."""
-    typer.echo(f"logforensics: {message}", err=True)
-    raise typer.Exit(2)
 
 
 def _version(wanted: bool) -> None:
@@ -91,20 +104,22 @@ def analyze(
     ] = None,
 ) -> None:
     """Diagnose a failed run: which rank failed first, why, and what it did to the others."""
+    check_outputs(paths, html=html, json=json_file, parquet=parquet)
+    if parquet is not None:
+        _refuse_terminal(parquet, "--parquet")
     result = _analyzed(paths, parsers=parsers, since=since, until=until, world_size=world_size)
+    check_outputs(_read(result), html=html, json=json_file, parquet=parquet)
     quiet = False
     if json_file is not None:
-        import json
+        from logforensics.render.json_report import json_text
 
-        from logforensics.render.json_report import to_json
-
-        quiet |= _write(json_file, json.dumps(to_json(result), indent=1, ensure_ascii=False) + "\n")
+        quiet |= write_text(json_file, json_text(result))
     if html is not None:
         from logforensics.render.html import to_html
 
-        quiet |= _write(html, to_html(result))
+        quiet |= write_text(html, to_html(result))
     if parquet is not None:
-        _write_frame(result.timeline, parquet, "parquet")
+        quiet |= _write_frame(result.timeline, parquet, "parquet")
     if not quiet:
         from rich.console import Console
 
@@ -144,19 +159,21 @@ def timeline(
     for given, allowed, name in ((kind, KINDS, "--kind"), (role, ROLES, "--role")):
         for word in given or []:
             if word not in allowed:
-                _fail(f"{name} {word!r} is not one of {', '.join(allowed)}")
+                fail(f"{name} {word!r} is not one of {', '.join(allowed)}")
     if form not in {"table", "csv", "json", "parquet"}:
-        _fail(f"--format {form!r} is not one of table, csv, json, parquet")
-    if form == "parquet" and str(output) == "-" and sys.stdout.isatty():
-        _fail("Parquet is binary; name a file with --output")
+        fail(f"--format {form!r} is not one of table, csv, json, parquet")
+    check_outputs(paths, output=output)
+    if form == "parquet":
+        _refuse_terminal(output, "--output")
     result = _analyzed(paths, parsers=parsers)
+    check_outputs(_read(result), output=output)
     from logforensics.selection import select_events
     from logforensics.sources import InputError
 
     try:
         events = select_events(result.events, ranks=rank, kinds=kind, roles=role, around=around, window_s=window)
     except InputError as error:
-        _fail(str(error))
+        fail(str(error))
     if form == "table" and str(output) == "-":
         from rich.console import Console
 
@@ -184,7 +201,7 @@ def parsers_show(
     """Show one signature: pattern, samples, where its shape comes from."""
     signature = next((s for s in _signatures(parsers).signatures if s.name == name), None)
     if signature is None:
-        _fail(f"{name}: no such signature; `logforensics parsers list` names them all")
+        fail(f"{name}: no such signature; `logforensics parsers list` names them all")
     typer.echo(f"{signature.name}: rank 3 {signature.says}")
     for key in ("kind", "role", "category", "phase", "activity", "scope", "reference"):
         if value := getattr(signature, key):
@@ -207,7 +224,7 @@ def parsers_try(
     from logforensics.signatures import matching, peel_record
 
     text, peeled = peel_record(line)
-    typer.echo(f"without prefixes: {text}")
+    typer.echo(f"without prefixes: {printable(text)}")
     if peeled.fields:
         typer.echo(f"the prefixes say: {peeled.fields}")
     found = matching(_signatures(parsers).signatures, line)
@@ -228,12 +245,18 @@ def parsers_check(
     try:
         checked = signatures_with(folder)
     except SignatureError as error:
-        _fail(str(error))
+        fail(str(error))
     for problem in checked.problems:
         typer.echo(problem)
     if checked.problems:
         raise typer.Exit(1)
     typer.echo(f"{folder}: all signatures are good")
+
+
+# In the order in which --help lists them.
+cli_reproduce.register(app)
+cli_check.register(app)
+app.add_typer(parsers_app, name="parsers")
 
 
 def _signatures(folder: Path | None) -> Any:
@@ -242,7 +265,7 @@ def _signatures(folder: Path | None) -> Any:
     try:
         chosen = signatures_with(folder)
     except SignatureError as error:
-        _fail(str(error))
+        fail(str(error))
     for problem in chosen.problems:
         typer.echo(f"logforensics: {problem}", err=True)
     return chosen
@@ -254,72 +277,44 @@ def _analyzed(paths: list[str], **options: Any) -> Analysis:
     from logforensics.sources import InputError
 
     try:
-        with _progress_bar() as advance:
+        with progress_bar("reading logs") as advance:
             return run(paths, progress=advance, **options)
     except (InputError, SignatureError) as error:
-        _fail(str(error))
+        fail(str(error))
 
 
-@contextmanager
-def _progress_bar() -> Iterator[Callable[[int, int], None] | None]:
-    """Show a bar on standard error once the scan takes longer than a second; only on a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    started = time.monotonic()
-    shown: list[Any] = []
-
-    def advance(done: int, total: int) -> None:
-        if not shown and time.monotonic() - started > _BAR_AFTER_SECONDS:
-            from rich.console import Console
-            from rich.progress import Progress
-
-            bar = Progress(console=Console(stderr=True), transient=True)
-            bar.start()
-            shown.extend((bar, bar.add_task("reading logs", total=total)))
-        if shown:
-            shown[0].update(shown[1], completed=done)
-
-    try:
-        yield advance
-    finally:
-        if shown:
-            shown[0].stop()
+def _read(result: Analysis) -> list[Path]:
+    """The files that were read as logs. What a run's folder holds besides, an older report perhaps, may be replaced."""
+    return [source.path for source in result.sources if source.kind != "config"]
 
 
-def _write(path: Path, text: str) -> bool:
-    """Write a text file; return whether it went to standard output (then nothing else may)."""
-    if str(path) == "-":
-        sys.stdout.buffer.write(text.encode())
-        sys.stdout.flush()
-        return True
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        _fail(f"{path}: cannot be written ({error.strerror or error})")
-    return False
+def _refuse_terminal(output: Path, option: str) -> None:
+    if str(output) == "-" and sys.stdout.isatty():
+        fail(f"{option} -: Parquet is binary; name a file")
 
 
-def _write_frame(frame: Any, path: Path, form: str) -> None:
-    target: Any = sys.stdout.buffer if str(path) == "-" else path
-    try:
-        if form == "parquet":
-            frame.write_parquet(target)
-        elif form == "csv":
-            frame.write_csv(target)
-        else:
-            frame.write_ndjson(target)
-    except OSError as error:
-        if isinstance(error, BrokenPipeError):
-            raise
-        _fail(f"{path}: cannot be written ({error.strerror or error})")
+def _write_frame(frame: Any, path: Path, form: str) -> bool:
+    """Write events as csv, json (one object a line) or parquet; return whether they went to standard output."""
+    buffer = io.BytesIO()
+    {"parquet": frame.write_parquet, "csv": frame.write_csv, "json": frame.write_ndjson}[form](buffer)
+    content = buffer.getvalue()
+    if form != "parquet" and str(path) == "-" and sys.stdout.isatty():
+        content = "\n".join(printable(line) for line in content.decode().split("\n")).encode()
+    return write_bytes(path, content)
 
 
 def main() -> None:
-    """Run the command line; a reader that goes away (``| head``) is no error."""
+    """Run the command line: the console script's entry."""
+    # a call lives a second and makes few cycles: looking for them among all its objects is a tenth of that second
+    gc.set_threshold(100_000, 50, 50)
     try:
-        app()
-    except BrokenPipeError:
-        # what is still buffered has nowhere to go
-        sys.stderr.close()
-        raise SystemExit(0) from None
+        status = app(standalone_mode=False)
+    except _UsageError as error:
+        text = error.format_message()
+        where = error.ctx.command_path if error.ctx else "logforensics"
+        # without arguments the text is the whole help
+        typer.echo(text if "\n" in text else f"{where}: {printable(text)} See `{where} --help`.", err=True)
+        status = 2
+    except typer.Abort:
+        status = 130
+    sys.exit(status)

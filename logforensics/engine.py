@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from logforensics.buffer import shrunk
 from logforensics.patterns import write_atomically
 
 # A block is scanned at once; it also bounds how many reports are held before they are folded.
@@ -140,6 +141,8 @@ def blocks(data: Any, size: int, start: int = 0, step: int = BLOCK_BYTES) -> Ite
     try:
         while start < size:
             end = min(size, start + step)
+            if isinstance(data, mmap.mmap) and data.size() < end:
+                raise shrunk()  # to touch bytes that are gone kills the process
             if end < size:
                 cut = data.rfind(b"\n", start, end)
                 end = cut + 1 if cut > start else end

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from pathlib import Path
 
 from logforensics.buffer import LogBuffer
@@ -19,9 +20,12 @@ class LineIndex:
         self._numbers = [1]
 
     def number(self, offset: int) -> int:
-        """Return the 1-based line that holds ``offset``. Raises OSError when the file is gone."""
-        with LogBuffer(self._path, (self._offsets, self._numbers)) as buffer:
-            return buffer.line_number(offset)
+        """Return the 1-based line that holds ``offset``; the last one counted before it when the file is gone."""
+        try:
+            with LogBuffer(self._path, (self._offsets, self._numbers)) as buffer:
+                return buffer.line_number(offset)
+        except OSError:
+            return self._numbers[bisect_right(self._offsets, offset) - 1]
 
 
 class FoundEvent(Event):

@@ -9,6 +9,7 @@ belong together: a continuation has the same carrier and no logger mark of its o
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -22,6 +23,7 @@ from logforensics.resources import data_text
 
 LAYERS = ("carrier", "rank", "logger")
 _MOST_PREFIXES = 12
+_LOGGER_OPENING = "2026-11-30 19:11:05,469 "
 _CAPTURE = regex.compile(r"\(\?P<(\w+)>")
 
 _ANSI = regex.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)|[@-Z\\-_])")
@@ -52,7 +54,11 @@ class Prefix:
 
 @dataclass(slots=True)
 class Peeled:
-    """A line without its prefixes. ``carrier`` is what the carriers said of the writer, as a hashable key."""
+    """A line without its prefixes. ``carrier`` is what the carriers said of the writer, as a hashable key.
+
+    ``guesses`` holds what the text was before each prefix that only looked like one: "Epoch: [0]" may be a
+    logger's name and a message, or all message.
+    """
 
     text: str
     fields: dict[str, Any] = field(default_factory=dict)
@@ -61,6 +67,12 @@ class Peeled:
     rank_mark: bool = False
     logger_mark: bool = False
     stamp: tuple[str, str] | None = None  # (prefix id, raw time)
+    guesses: list[str] = field(default_factory=list)
+
+    @property
+    def readings(self) -> list[str]:
+        """What the message can be, the most likely first."""
+        return [self.text, *reversed(self.guesses)]
 
 
 @lru_cache(maxsize=1)
@@ -168,12 +180,31 @@ def peel(line: str) -> Peeled:
             peeled.stream = prefix.stream
         peeled.rank_mark = peeled.rank_mark or prefix.layer == "rank"
         peeled.logger_mark = peeled.logger_mark or prefix.layer == "logger"
+        if prefix.only_after_logger:
+            peeled.guesses.append(text)
         text = text[match.end() :]
         if prefix.last:
             break
     peeled.text = text
     peeled.carrier = tuple(carrier)
     return peeled
+
+
+def behind_prefixes(record: str) -> Iterator[str]:
+    """Yield a record (one line, or several joined by newlines) behind each known prefix that can precede it.
+
+    A carrier moves every line. A logger writes before a record's first line, so not before a continuation, which
+    begins with a blank. Behind a prefix that is the last stands no other.
+    """
+    first = clean(record.split("\n")[0])
+    bare = peel(first).text == first
+    for prefix in known_prefixes():
+        if (prefix.layer == "logger" and record[0] in " \t") or (prefix.last and not bare):
+            continue
+        opening = _LOGGER_OPENING if prefix.only_after_logger else ""
+        for sample in prefix.samples:
+            between = "\n" + sample["line"] if prefix.layer == "carrier" else "\n"
+            yield opening + sample["line"] + record.replace("\n", between)
 
 
 def _outer_group(match: Any, groups: dict[str, Prefix]) -> str:

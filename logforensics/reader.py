@@ -190,7 +190,12 @@ class _SourceReader:
     def _claim(self, line: HitLine, candidates: list[Signature], peeled: Peeled) -> Match | None:
         flat = [signature for signature in candidates if not signature.before and not signature.after]
         wide = [signature for signature in candidates if signature.before or signature.after]
-        matches = [match for match in (self.scanners.set.claim(flat, peeled.text),) if match]
+        matches: list[Match] = []
+        for text in peeled.readings:
+            if (claimed := self.scanners.set.claim(flat, text)) is not None:
+                peeled.text = text
+                matches.append(claimed)
+                break
         for signature in wide:
             texts = [peeled.text]
             if signature.after:

@@ -180,7 +180,12 @@ def _assemble(buffer: LogBuffer, start: int, end: int, used: set[int]) -> list[T
         if text.startswith("Original " + TRACEBACK_HEADER):
             break  # a block of its own, found by its own header
         if text[0] in " \t":
-            if frame := _FRAME.match(text):
+            if done and not open_headers:
+                done[-1].end = stop  # a message of several lines, indented
+                strangers += 1
+                if strangers > _MOST_STRANGERS:
+                    break
+            elif frame := _FRAME.match(text):
                 frames.append(Frame(frame["path"], int(frame["line"]), (frame["function"] or "").strip()))
             continue
         if open_headers and frames and looks_like_exception(text):

@@ -26,8 +26,8 @@ from logforensics import __version__, expression
 from logforensics.expression import SHORTEST, SHORTEST_IN_WINDOW, required_texts
 from logforensics.model import ACTIVITIES, CATEGORIES, FIELDS, KINDS, PHASES, ROLES, STREAMS
 from logforensics.patterns import compiled, write_atomically
-from logforensics.prefixes import Peeled, clean, peel, segments, typed
-from logforensics.resources import data_folder
+from logforensics.prefixes import Peeled, behind_prefixes, clean, peel, segments, typed
+from logforensics.resources import data_folder, data_text
 
 # Files of the parsers folder that hold something other than signatures.
 OTHER_TABLES = ("prefixes.toml", "callsites.toml")
@@ -56,6 +56,17 @@ _SIGNATURE_KEYS = {
     "reference",
     "sample",
     "not",
+}
+# What is no text; every other key is.
+_TYPES: dict[str, type] = {
+    "before": int,
+    "after": int,
+    "fallback": bool,
+    "full_scan": bool,
+    "seen_in": list,
+    "sample": list,
+    "not": list,
+    "fields": dict,
 }
 # These are looked for in whole files; facts, progress and noise only where they can matter.
 FAILING_ROLES = ("cause", "either", "symptom", "pointer", "teardown")
@@ -207,23 +218,29 @@ def signatures_with(folder: Path | None, cache: Path | None = None) -> Signature
     A bad file of the user's is reported in ``problems`` and left out; the analysis goes on with the rest.
     Raises SignatureError when the folder does not exist or holds no dialect.
     """
-    shipped = shipped_signatures(cache)
     if folder is None:
-        return shipped
-    paths = dialect_files(folder)
-    signatures = list(shipped.signatures)
+        return shipped_signatures(cache)
+    return _with_own(tuple((path.name, path.read_bytes()) for path in dialect_files(folder)), cache)
+
+
+@lru_cache(maxsize=4)  # by content: many runs are read with one folder, and an edited file must be seen
+def _with_own(files: tuple[tuple[str, bytes], ...], cache: Path | None) -> SignatureSet:
+    signatures = list(shipped_signatures(cache).signatures)
     problems: list[str] = []
-    for path in paths:
+    for name, content in files:
         try:
-            own = load_dialect(path.name, path.read_text(encoding="utf-8"))
-            check_samples(own, SignatureSet(signatures + own))
+            own = load_dialect(name, content.decode())
             taken = {s.name for s in signatures}
             for signature in own:
                 if signature.name in taken:
-                    raise SignatureError(f"{path.name}: {signature.name}: this name is taken; choose another id")
+                    raise SignatureError(f"{name}: {signature.name}: this name is taken; choose another id")
+                taken.add(signature.name)
+            check_samples(own, SignatureSet(signatures + own))
             signatures += own
-        except (SignatureError, UnicodeDecodeError) as error:
+        except SignatureError as error:
             problems.append(str(error))
+        except UnicodeDecodeError as error:
+            problems.append(f"{name}: not UTF-8 text ({error}); save it as UTF-8")
     return SignatureSet(signatures, problems)
 
 
@@ -232,7 +249,7 @@ def dialect_files(folder: Path | Traversable) -> list[Any]:
     if not folder.is_dir():
         raise SignatureError(f"{folder}: no such folder; give a folder of dialect files (*.toml)")
     paths = sorted(
-        (path for path in folder.iterdir() if path.name.endswith(".toml") and path.name not in OTHER_TABLES),
+        (p for p in folder.iterdir() if p.name.endswith(".toml") and p.name not in OTHER_TABLES and p.is_file()),
         key=lambda path: path.name,
     )
     if not paths:
@@ -269,6 +286,10 @@ def load_dialect(file_name: str, text: str) -> list[Signature]:
     _refuse_unknown(file_name, "", table, _DIALECT_KEYS)
     dialect = file_name.removesuffix(".toml")
     entries = table.get("signature", [])
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise SignatureError(f"{file_name}: signatures are tables in a list; write [[signature]] above each")
+    if not isinstance(table["seen_in"], list):
+        raise SignatureError(f"{file_name}: seen_in must be a list of texts")
     if not entries:
         raise SignatureError(f"{file_name}: no [[signature]] in this file")
     return [_build(file_name, dialect, table, entry, text) for entry in entries]
@@ -279,10 +300,14 @@ def _refuse_unknown(where: str, name: str, table: dict[str, Any], known: set[str
         if key not in known:
             place = f"{where}: {name}: " if name else f"{where}: "
             raise SignatureError(f"{place}unknown key {key!r}; known keys are {', '.join(sorted(known))}")
+        expected = _TYPES.get(key, str)
+        if name and not isinstance(table[key], expected):
+            kind = {str: "a text", int: "a number", bool: "true or false", list: "a list", dict: "a table"}[expected]
+            raise SignatureError(f"{where}: {name}: {key} must be {kind}, not {table[key]!r}")
 
 
 def _build(file_name: str, dialect: str, table: dict[str, Any], entry: dict[str, Any], text: str) -> Signature:
-    identity = entry.get("id", "")
+    identity = str(entry.get("id", ""))
     # tomllib keeps no line numbers: the id is looked up in the text
     number = next((i for i, line in enumerate(text.splitlines(), 1) if f'"{identity}"' in line), 0)
     where = f"{file_name}:{number}" if number else file_name
@@ -309,6 +334,8 @@ def _build(file_name: str, dialect: str, table: dict[str, Any], entry: dict[str,
             raise wrong(f"{key} {entry[key]!r} is not one of {', '.join(allowed)}")
     if entry["role"] == "cause" and "category" not in entry:
         raise wrong("a cause needs a category")
+    if "remedy" in entry and entry["remedy"] not in known_remedies():
+        raise wrong(f"remedy {entry['remedy']!r} is not one of {', '.join(known_remedies())}")
     for key in ("before", "after"):
         if not 0 <= entry.get(key, 0) <= MOST_LINES:
             raise wrong(f"{key} must be between 0 and {MOST_LINES} lines")
@@ -325,11 +352,16 @@ def _build(file_name: str, dialect: str, table: dict[str, Any], entry: dict[str,
             raise wrong(f"the pattern captures {group!r}, which is no known field; known: {', '.join(sorted(FIELDS))}")
     if not entry.get("sample"):
         raise wrong("there is no [[signature.sample]]; add a real line and the fields it must give")
+    for key in ("sample", "not"):
+        for item in entry.get(key, []):
+            if not isinstance(item, dict):
+                raise wrong(f"{key} must be tables in a list; write [[signature.{key}]] above each")
     for sample in entry["sample"]:
         _refuse_unknown(where, f"{identity}: sample", sample, {"line", "fields"})
-        if "line" not in sample:
+        if not sample.get("line"):
             raise wrong("a sample has no 'line'")
     for refused in entry.get("not", []):
+        _refuse_unknown(where, f"{identity}: not", refused, {"line", "why"})
         if not refused.get("line") or not refused.get("why"):
             raise wrong("a [[signature.not]] needs 'line' and 'why'")
     return Signature(
@@ -356,6 +388,12 @@ def _build(file_name: str, dialect: str, table: dict[str, Any], entry: dict[str,
     )
 
 
+@lru_cache(maxsize=1)
+def known_remedies() -> tuple[str, ...]:
+    """Return the ids of the remedies that a signature can point to."""
+    return tuple(entry["id"] for entry in tomllib.loads(data_text("reports", "remedies.toml"))["remedy"])
+
+
 def peel_record(text: str) -> tuple[str, Peeled]:
     """Return a record (one line, or several joined by newlines) without prefixes, and its first line's."""
     lines = [peel(clean(line)) for line in text.split("\n")]
@@ -370,52 +408,72 @@ def matching(signatures: list[Signature], line: str) -> list[Match]:
     records = [line] if "\n" in line else segments(line)
     found: list[Match] = []
     for record in records:
-        text, _ = peel_record(record)
+        text, first = peel_record(record)
+        later = text[len(first.text) :]
         for fallback in (False, True):
-            if not found:
-                found += [
-                    match
-                    for signature in signatures
-                    if signature.fallback is fallback and (match := signature.match(text)) is not None
-                ]
+            for reading in first.readings:
+                if not found:
+                    found += [
+                        match
+                        for signature in signatures
+                        if signature.fallback is fallback and (match := signature.match(reading + later)) is not None
+                    ]
     return found
 
 
 def check_samples(signatures: list[Signature], everything: SignatureSet) -> None:
-    """Check each sample and each "not" line of ``signatures`` against ``everything``.
+    """Check each sample, bare and behind every prefix, and each "not" line against ``everything``.
 
     Raises SignatureError for the first that does not fit.
     """
     for signature in signatures:
+        where = "{}.toml: {}".format(*signature.name.split("/"))
         for sample in signature.samples:
-            problem = sample_problem(signature, sample, sample.line, everything)
-            if problem:
-                raise SignatureError(f"{signature.name}: {problem}")
+            lines = [sample.line, *behind_prefixes(sample.line)]
+            asked = candidates("\n".join(lines), everything)
+            for line in lines:
+                problem = sample_problem(signature, sample, line, asked)
+                if problem:
+                    raise SignatureError(f"{where}: {problem}")
         for line, why in signature.nots:
-            text, _ = peel_record(line)
-            if signature.match(text) is not None:
-                raise SignatureError(f"{signature.name}: matches a line that it must not ({why}): {line}")
+            if any(match.signature.name == signature.name for match in matching([signature], line)):
+                raise SignatureError(
+                    f"{where}: matches a line that it must not ({why}); make the pattern more precise\n  line: {line}"
+                )
 
 
-def sample_problem(signature: Signature, sample: Sample, line: str, everything: SignatureSet) -> str | None:
+def candidates(text: str, everything: SignatureSet) -> list[Signature]:
+    """Return the signatures that a scan would ask about a text: the fallbacks, and who needs a part of it."""
+    return [s for s in everything.signatures if s.fallback or any(needed in text for needed in s.scan)]
+
+
+def sample_problem(signature: Signature, sample: Sample, line: str, asked: list[Signature]) -> str | None:
     """Return what is wrong when ``line`` (the sample, maybe behind a prefix) is matched; None if all is well."""
-    claims = matching(everything.signatures, line)
+    claims = matching(asked, line)
     own = next((match.fields for match in claims if match.signature.name == signature.name), None)
+    if own is None and signature.match(peel_record(line)[0]) is not None:
+        texts = ", ".join(repr(text) for text in signature.scan)
+        return f"a scan looks for {texts}, and its sample holds none of it; write the text as it is\n  sample: {line}"
     if own is None:
         return "does not match its sample\n" + how_far(signature, line)
-    if own != sample.fields:
-        return f"its sample gives {own}, but the fields say {sample.fields}\n  sample: {line}"
+    if _flat(own) != _flat(sample.fields):
+        return f"its sample gives {own}, but the fields say {sample.fields}; correct one of them\n  sample: {line}"
     other = next((match.signature.name for match in claims if match.signature.name != signature.name), None)
     if other:
         return f"its sample is claimed by {other} too; make one of them more precise\n  sample: {line}"
     return None
 
 
+def _flat(fields: dict[str, Any]) -> dict[str, Any]:
+    """A prefix may take a blank of an indented line along."""
+    return {key: " ".join(value.split()) if isinstance(value, str) else value for key, value in fields.items()}
+
+
 def how_far(signature: Signature, line: str) -> str:
     """Return the sample with a caret under the place up to which the pattern could follow it."""
     text, _ = peel_record(line)
     flat = text.replace("\n", "⏎")
-    reach = 0
+    longest = reach = 0
     for start in range(len(text)):
         low, high = start, len(text)
         while low < high:
@@ -424,6 +482,7 @@ def how_far(signature: Signature, line: str) -> str:
                 low = middle
             else:
                 high = middle - 1
-        reach = max(reach, low if low > start else 0)
+        if low - start > longest:
+            longest, reach = low - start, low
     caret = " " * reach + "^ matched up to here"
     return f"  sample: {flat}\n          {caret}\n  hint: in a verbose pattern a blank is written \\s"

@@ -1,4 +1,4 @@
-"""The reproduction harness: plans, truths, matrices and captures (fast), and real runs (marked `harness`)."""
+"""The reproduction harness: plans, truths, matrices and captures. Real runs: test_harness_fresh.py."""
 
 from __future__ import annotations
 
@@ -24,19 +24,13 @@ from logforensics.harness.capture import Neutraliser, reproduce_command, toml_va
 from logforensics.harness.cli_reproduce import register
 from logforensics.harness.data import PER_SHARD, shard_path, spoil_shards, struck_index, write_shards
 from logforensics.harness.faults import FAULTS, refuse
-from logforensics.harness.plan import LAUNCHERS, LAYOUTS, STRATEGIES, Plan, Truth
+from logforensics.harness.plan import LAUNCHERS, LAYOUTS, STRATEGIES, Plan
 from logforensics.harness.verify import load_plan, load_truth, problems
 from logforensics.model import CATEGORIES, PHASES, STATUSES
 
 ROOT = Path(__file__).parents[1]
 FIXTURES = sorted(path.parent for path in (ROOT / "fixtures").glob("*/truth.toml"))
 HARNESS_FOLDERS = [path for path in FIXTURES if "plan = {" in (path / "provenance.toml").read_text()]
-needs_torch = pytest.mark.skipif(
-    importlib.util.find_spec("torch") is None, reason="torch is not installed (extra `harness`)"
-)
-needs_deepspeed = pytest.mark.skipif(
-    importlib.util.find_spec("deepspeed") is None, reason="deepspeed is not installed (extra `harness`)"
-)
 
 
 def all_plans() -> list[Plan]:
@@ -403,31 +397,3 @@ def test_no_shipped_log_names_the_machine_that_made_it():
                 assert b"/root/" not in data, path
                 assert b"/tmp/lf-" not in data, path
                 assert b"/work/main" not in data, path
-
-
-# --- real runs ------------------------------------------------------------------------------------------------
-
-FRESH = [
-    Plan(strategy="ddp", fault="sigkill"),
-    Plan(strategy="fsdp1-full_shard", fault="dl_exception", layout="tee"),
-    Plan(strategy="fsdp1-shard_grad_op", fault="nan", layout="combined"),
-    Plan(strategy="fsdp1-no_shard", fault="shape", layout="per_rank"),
-    Plan(strategy="fsdp2", fault="none", dialect="trainer"),
-    Plan(strategy="zero1", fault="segfault", dialect="print"),
-    Plan(strategy="zero2", fault="shape", launcher="deepspeed", layout="combined"),
-    Plan(strategy="zero3", fault="key_error", dialect="tqdm"),
-    Plan(strategy="zero3_offload", fault="dl_kill"),
-]
-
-
-@pytest.mark.harness
-@needs_torch
-@needs_deepspeed
-@pytest.mark.parametrize("plan", FRESH, ids=lambda plan: plan.name)
-def test_a_fresh_run_shows_what_was_injected(plan: Plan, tmp_path: Path):
-    row = matrix.make_one(plan, tmp_path)
-
-    assert (row.state, row.detail) == ("made", "")
-    assert load_truth(tmp_path / plan.name) == FAULTS[plan.fault].truth(plan)
-    assert isinstance(load_truth(tmp_path / plan.name), Truth)
-    assert run.own_processes("lf-") == []

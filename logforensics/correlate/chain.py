@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from logforensics.correlate.facts import Facts, list_ranks, wrote
+from logforensics.correlate.facts import Facts, wrote
 from logforensics.correlate.incident import Incident
+from logforensics.language import _, name_ranks, several
 from logforensics.model import ChainLink, Event, RankState
 from logforensics.timeline import issue_time
 
@@ -29,9 +30,9 @@ def build_chain(facts: Facts, incident: Incident, states: list[RankState]) -> li
         return []
     links: list[ChainLink] = []
     first = incident.evidence[0] if incident.evidence else None
-    who = f"rank {list_ranks(incident.ranks)}" if incident.ranks else "a rank that the logs do not name"
+    who = name_ranks(incident.ranks) if incident.ranks else _("a rank that the logs do not name")
     if incident.scope == "run":
-        who = "the whole run"
+        who = _("the whole run")
     if first is not None:
         links.append(
             ChainLink(
@@ -39,15 +40,25 @@ def build_chain(facts: Facts, incident: Incident, states: list[RankState]) -> li
                 incident.ranks[0] if len(incident.ranks) == 1 else None,
                 first.time_us,
                 f"{who}: {first.message[:160]}",
-                "the first failure" if incident.tier < 2 else "the last thing known of it",
+                _("the first failure") if incident.tier < 2 else _("the last thing known of it"),
             )
         )
-    cause = f"rank {list_ranks(incident.ranks)} was missing" if incident.ranks else "of the failure above"
+    cause = _missed(incident, facts)
     links += _waits(facts, cause)
-    links += _fate_link(states, "peer_lost", "lost the connection to a peer", "the peer's process was gone", facts)
-    links += _fate_link(states, "timed_out", "gave up waiting", cause, facts)
-    links += _fate_link(states, "torn_down", "were stopped by the launcher", "a rank had failed", facts)
+    links += _fate_link(
+        states, "peer_lost", _("{ranks} lost the connection to a peer"), _("the peer's process was gone"), facts
+    )
+    links += _fate_link(states, "timed_out", _("{ranks} gave up waiting"), cause, facts)
+    links += _fate_link(states, "torn_down", _("the launcher stopped {ranks}"), _("a rank had failed"), facts)
     return links[:_MOST_LINKS]
+
+
+def _missed(incident: Incident, facts: Facts) -> str:
+    """Why the others waited: a guilty rank was missing, unless it waited as well."""
+    absent = [rank for rank in incident.ranks if not (rank in facts.ranks and facts.ranks[rank].timeouts)]
+    if not absent:
+        return _("of the failure above")
+    return several("{ranks} was missing", "{ranks} were missing", len(absent)).format(ranks=name_ranks(absent))
 
 
 def _waits(facts: Facts, cause: str) -> list[ChainLink]:
@@ -55,10 +66,11 @@ def _waits(facts: Facts, cause: str) -> list[ChainLink]:
     start = issue_time(timeout) if timeout is not None else None
     if timeout is None or start is None:
         return []
-    what = f"the others enter {timeout.operation or 'a collective'}"
+    operation = timeout.operation or _("a collective")
     if timeout.sequence is not None:
-        what += f" number {timeout.sequence}"
-    return [ChainLink(timeout.event_id, None, start, what + " and wait", cause)]
+        operation = _("{operation} number {sequence}").format(operation=operation, sequence=timeout.sequence)
+    what = _("the others enter {operation} and wait").format(operation=operation)
+    return [ChainLink(timeout.event_id, None, start, what, cause)]
 
 
 def _fate_link(states: list[RankState], fate: str, what: str, because: str, facts: Facts) -> list[ChainLink]:
@@ -77,7 +89,7 @@ def _fate_link(states: list[RankState], fate: str, what: str, because: str, fact
             first.event_id if first else -1,
             ranks[0] if len(ranks) == 1 else None,
             first.time_us if first else None,
-            f"rank {list_ranks(ranks)} {what}",
+            what.format(ranks=name_ranks(ranks)),
             because,
         )
     ]

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from logforensics.correlate.facts import Facts, RankFacts, exit_code_of
 from logforensics.correlate.incident import Incident
+from logforensics.language import _
 from logforensics.model import Event
 
 # Growth of the reported host memory that makes a later SIGKILL look like the kernel's.
@@ -49,7 +50,11 @@ def _of_rank(rank: int, own: RankFacts, facts: Facts) -> Incident | None:
             _evidence(own),
             [rank],
             "terminated-alone",
-            why=[f"rank {rank} was ended by SIGTERM before its launcher stopped the others; no line says who sent it"],
+            why=[
+                _(
+                    "rank {rank} was ended by SIGTERM before its launcher stopped the others; no line says who sent it"
+                ).format(rank=rank)
+            ],
             confidence="medium",
         )
     if code is None or code == 0 or code in {-15, -2, -1}:
@@ -65,7 +70,7 @@ def _of_rank(rank: int, own: RankFacts, facts: Facts) -> Incident | None:
             _evidence(own),
             [rank],
             "crash-signal",
-            why=[f"rank {rank} ended by signal {signal}, a crash in native code"],
+            why=[_("rank {rank} ended by signal {signal}, a crash in native code").format(rank=rank, signal=signal)],
             confidence="medium",
         )
     if code == -9:
@@ -76,7 +81,11 @@ def _of_rank(rank: int, own: RankFacts, facts: Facts) -> Incident | None:
                 _evidence(own) + grown,
                 [rank],
                 "killed-after-memory-growth",
-                why=[f"rank {rank} was killed (SIGKILL) while the host memory that the log reports kept growing"],
+                why=[
+                    _(
+                        "rank {rank} was killed (SIGKILL) while the host memory that the log reports kept growing"
+                    ).format(rank=rank)
+                ],
                 confidence="medium",
             )
         return Incident(
@@ -85,8 +94,10 @@ def _of_rank(rank: int, own: RankFacts, facts: Facts) -> Incident | None:
             [rank],
             "killed",
             why=[
-                f"rank {rank} was killed (SIGKILL) and wrote nothing; no kernel, cgroup or scheduler line says by "
-                "whom. The usual killer is the out-of-memory killer"
+                _(
+                    "rank {rank} was killed (SIGKILL) and wrote nothing; no kernel, cgroup or scheduler line says by "
+                    "whom. The usual killer is the out-of-memory killer"
+                ).format(rank=rank)
             ],
             confidence="medium",
         )
@@ -96,7 +107,7 @@ def _of_rank(rank: int, own: RankFacts, facts: Facts) -> Incident | None:
             _evidence(own),
             [rank],
             "aborted",
-            why=[f"rank {rank} aborted (SIGABRT) and wrote no reason that is known"],
+            why=[_("rank {rank} aborted (SIGABRT) and wrote no reason that is known").format(rank=rank)],
             confidence="low",
         )
     return Incident(
@@ -105,7 +116,7 @@ def _of_rank(rank: int, own: RankFacts, facts: Facts) -> Incident | None:
         [rank],
         "exit-without-a-word",
         tier=1,
-        why=[f"rank {rank} ended with exit code {code} and wrote no error"],
+        why=[_("rank {rank} ended with exit code {code} and wrote no error").format(rank=rank, code=code)],
         confidence="low",
     )
 
@@ -129,7 +140,7 @@ def unexplained_exit(facts: Facts) -> Incident | None:
     if not told:
         return None
     stopped = bool(codes) and codes <= {-15, -2, -1}
-    how = ", ".join(str(code) for code in sorted(code for code in codes if code is not None))
+    how = ", ".join(str(code) for code in sorted(code for code in codes if code is not None)) or "?"
     return Incident(
         "interrupted" if stopped else "unknown_exit",
         told,
@@ -138,7 +149,7 @@ def unexplained_exit(facts: Facts) -> Incident | None:
         tier=2,
         scope="run",
         status="undetermined",
-        why=[f"the launcher reports that a process failed{f' (exit code {how})' if how else ''}; no line says why"],
+        why=[_("the launcher reports that a process failed (exit code {code}); no line says why").format(code=how)],
         confidence="low",
     )
 
@@ -163,8 +174,10 @@ def _nameless(facts: Facts) -> Incident | None:
         [silent[0]],
         "exit-code-without-a-name",
         why=[
-            f"the launcher reports exit code {code} without naming the rank; rank {silent[0]} is the only one "
-            "that shows no sign of having lost a peer"
+            _(
+                "the launcher reports exit code {code} without naming the rank; rank {rank} is the only one that shows "
+                "no sign of having lost a peer"
+            ).format(code=code, rank=silent[0])
         ],
         # a victim ends with code 1 as well: the one that shows nothing is then a suspect only
         tier=1 if code == 1 else 0,

@@ -233,18 +233,3 @@ def orderly_stop(code: int | None) -> bool:
 def distinct(ranks: Iterable[int | None]) -> list[int]:
     """Return the known ranks, each once, in order."""
     return sorted({rank for rank in ranks if rank is not None})
-
-
-def list_ranks(ranks: list[int]) -> str:
-    """Return ranks for people to read: "1, 4-7"."""
-    parts: list[str] = []
-    start = previous = None
-    for rank in [*sorted(ranks), None]:
-        if start is None:
-            start = previous = rank
-        elif rank is not None and previous is not None and rank == previous + 1:
-            previous = rank
-        else:
-            parts.append(str(start) if start == previous else f"{start}-{previous}")
-            start = previous = rank
-    return ", ".join(parts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from logforensics.correlate.facts import Facts, RankFacts
 from logforensics.correlate.incident import Incident
+from logforensics.language import _
 from logforensics.model import RankState
 
 _NEVER_STARTED = {"missing_node", "rendezvous"}
@@ -25,7 +26,8 @@ def _state(rank: int, facts: Facts, incident: Incident) -> RankState:
     )
     if own is None:
         started = incident.category not in _NEVER_STARTED
-        state.fate, state.why = ("unknown", "no log of this rank") if started else ("not_started", "it never joined")
+        state.fate = "unknown" if started else "not_started"
+        state.why = _("no log of this rank") if started else _("it never joined")
         return state
     code = own.exit_code
     state.last_step = own.last_step
@@ -46,22 +48,22 @@ def _state(rank: int, facts: Facts, incident: Incident) -> RankState:
 
 def _fate(rank: int, own: RankFacts, facts: Facts, incident: Incident) -> tuple[str, str]:
     if rank in incident.ranks and incident.category != "no_failure":
-        return "origin", incident.why[0] if incident.why else "it failed first"
+        return "origin", incident.why[0] if incident.why else _("it failed first")
     if own.timeouts:
-        return "timed_out", "it waited for the others until the timeout"
+        return "timed_out", _("it waited for the others until the timeout")
     if own.symptoms:
-        return "peer_lost", "it lost its connection to a peer"
+        return "peer_lost", _("it lost its connection to a peer")
     if own.stopped or own.exit_code in {-15, -2} or (own.exit_code == -9 and incident.tier == 0):
-        return "torn_down", "its launcher stopped it after another rank had failed"
+        return "torn_down", _("its launcher stopped it after another rank had failed")
     if own.causes:
-        return "unknown", "it failed as well, later or on its own"
+        return "unknown", _("it failed as well, later or on its own")
     if own.exit_code == 0 or any(event.fields.get("activity") == "finished" for event in own.activities):
-        return "finished", "it ended normally"
+        return "finished", _("it ended normally")
     if own.exit_code == -6:
-        return "timed_out", "it was aborted, as the watchdog does after a timeout"
+        return "timed_out", _("it was aborted, as the watchdog does after a timeout")
     if incident.category == "no_failure":
-        return "finished" if facts.finished else "unknown", "no sign of a failure"
-    return "silent", "its log just stops"
+        return "finished" if facts.finished else "unknown", _("no sign of a failure")
+    return "silent", _("its log just stops")
 
 
 def _signal_name(number: int) -> str:

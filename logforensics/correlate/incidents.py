@@ -7,6 +7,7 @@ from collections import defaultdict
 from logforensics.clock import SECOND
 from logforensics.correlate.facts import Facts, distinct, exit_code_of, is_training_step, wrote
 from logforensics.correlate.incident import OWN_FAILURE, Incident, before
+from logforensics.language import _
 from logforensics.model import Event
 
 # The same fault on several ranks within this time is one incident (a bad config, a full disk), not a race.
@@ -131,7 +132,7 @@ def _begin_of_decay(incident: Incident, facts: Facts) -> None:
     if start is not None:
         incident.events.insert(0, start)
         incident.leading = start
-        incident.why.append("the loss scale sank in every step from there on until it could sink no further")
+        incident.why.append(_("the loss scale sank in every step from there on until it could sink no further"))
 
 
 # -- one failure, told several times ----------------------------------------------------------------------------
@@ -245,12 +246,12 @@ def _attribute(incidents: list[Incident], facts: Facts) -> None:
         times = sum(event.repeats for event in incident.events if event.fields.get("raised"))
         if len(open_ranks) == 1 or (open_ranks and times <= 1):
             incident.ranks = [open_ranks[0]]
-            incident.why.append("the failure names no rank; it is given to the one that the launcher saw fail first")
+            incident.why.append(_("the failure names no rank; it is given to the one that the launcher saw fail first"))
         elif open_ranks and times >= len(open_ranks):
             incident.ranks = sorted(open_ranks)
         elif len(others) == 1 and len(facts.expected) > 1 and times <= 1 and incident.tier == 0:
             incident.ranks = others
-            incident.why.append("the failure names no rank; every other rank shows that it lost a peer")
+            incident.why.append(_("the failure names no rank; every other rank shows that it lost a peer"))
 
 
 def _merge_ranks(incidents: list[Incident]) -> list[Incident]:
@@ -290,11 +291,11 @@ def _outvoted(incident: Incident) -> None:
     odd = set.intersection(*pairs)
     if len(odd) == 1:
         incident.ranks = sorted(odd)
-        incident.why.append(f"every rank that noticed the mismatch disagrees with rank {min(odd)}")
+        incident.why.append(_("every rank that noticed the mismatch disagrees with rank {rank}").format(rank=min(odd)))
     elif len(odd) == 2:
         incident.ranks = sorted(odd)
         incident.confidence = "medium"
-        incident.why.append("two ranks disagree, and nothing says which of them is wrong")
+        incident.why.append(_("two ranks disagree, and nothing says which of them is wrong"))
 
 
 def _blame_peers(incident: Incident, facts: Facts) -> None:
@@ -303,7 +304,7 @@ def _blame_peers(incident: Incident, facts: Facts) -> None:
         return
     incident.ranks = list(facts.expected) if len(facts.expected) == 2 else []
     incident.confidence = "medium"
-    incident.why.append("the rank that aborts is only the one that noticed; its peer may be the one that differs")
+    incident.why.append(_("the rank that aborts is only the one that noticed; its peer may be the one that differs"))
 
 
 def _same_fault(one: Incident, other: Incident) -> bool:
@@ -332,7 +333,7 @@ def _consequence(incident: Incident, facts: Facts) -> str | None:
         own = facts.ranks.get(rank)
         earlier = [e for e in (own.timeouts + own.lost_peer if own else []) if before(e, first) is True]
         if earlier and not first.fields.get("chained"):
-            return f"rank {rank} had already lost the others by then"
+            return _("rank {rank} had already lost the others by then").format(rank=rank)
     timeout = facts.first_timeout
     if timeout is None or not incident.ranks:
         return None
@@ -341,5 +342,5 @@ def _consequence(incident: Incident, facts: Facts) -> str | None:
         "user_exception",
         "unknown_exit",
     }:
-        return "it came after the timeout, while the run was being taken down"
+        return _("it came after the timeout, while the run was being taken down")
     return None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from logforensics.correlate.facts import Facts, list_ranks
+from logforensics.correlate.facts import Facts
 from logforensics.correlate.incident import Incident
+from logforensics.language import _, name_ranks
 from logforensics.reader import Reading
 from logforensics.sources import Sources
 
@@ -15,29 +16,37 @@ def what_is_missing(facts: Facts, incident: Incident, sources: Sources, readings
     lines: list[str] = []
     absent = [rank for rank in facts.expected if rank not in facts.ranks]
     if absent and incident.category != "no_failure":
-        lines.append(f"no log of rank {list_ranks(absent)} (the run has {facts.world_size} ranks)")
+        lines.append(
+            _("no log of {ranks} (the run has {size} ranks)").format(ranks=name_ranks(absent), size=facts.world_size)
+        )
     if incident.category == "unknown_exit" and incident.rule == "killed":
         lines.append(
-            "who sent SIGKILL: look at `dmesg -T | grep -i -e oom -e killed` and the scheduler's record of that node"
+            _("who sent SIGKILL: look at `dmesg -T | grep -i -e oom -e killed` and the scheduler's record of that node")
         )
     if incident.status == "undetermined" and incident.category == "unknown_timeout":
         lines.append(
-            "what the missing rank was doing: run `py-spy dump --pid <pid>` on it while it hangs, or set "
-            "TORCH_FR_BUFFER_SIZE=2000 (TORCH_NCCL_TRACE_BUFFER_SIZE in older torch) and add the dumps"
+            _(
+                "what the missing rank was doing: run `py-spy dump --pid <pid>` on it while it hangs, or set "
+                "TORCH_FR_BUFFER_SIZE=2000 (TORCH_NCCL_TRACE_BUFFER_SIZE in older torch) and add the dumps"
+            )
         )
     if incident.status == "undetermined" and incident.category == "unknown_exit" and incident.ranks:
-        lines.append(f"why rank {list_ranks(incident.ranks)} left: its exit code, and a log line where its loop ends")
+        lines.append(
+            _("why {ranks} left: the exit code, and a log line where the loop ends").format(
+                ranks=name_ranks(incident.ranks)
+            )
+        )
     if facts.timeouts and not facts.ranks:
         lines.append(
-            "which rank wrote which line: log each rank to a file of its own (torchrun --redirects 3 --log-dir DIR)"
+            _("which rank wrote which line: log each rank to a file of its own (torchrun --redirects 3 --log-dir DIR)")
         )
     if facts.identity.conflicts:
-        lines.append("the logs contradict each other: " + "; ".join(facts.identity.conflicts[:3]))
+        lines.append(_("the logs contradict each other: {how}").format(how="; ".join(facts.identity.conflicts[:3])))
     empty = [reading.source.name for reading in readings if not reading.events and reading.source.size == 0]
     if empty and len(empty) == len(readings):
-        lines.append("every log file is empty")
+        lines.append(_("every log file is empty"))
     notes = [f"{note.source}: {note.what}" for note in sources.notes]
     lines += notes[:_MOST_NOTES]
     if len(notes) > _MOST_NOTES:
-        lines.append(f"{len(notes) - _MOST_NOTES} more files were skipped or cut (see --json)")
+        lines.append(_("{count} more files were skipped or cut (see --json)").format(count=len(notes) - _MOST_NOTES))
     return lines

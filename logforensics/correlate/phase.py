@@ -28,7 +28,7 @@ _GROUP_UP = {"init"}
 
 def phase_of(incident: Incident, facts: Facts) -> str:
     """Return the phase of an incident (design vocabulary); "unknown" when nothing was reached or said."""
-    if incident.category == "no_failure":
+    if incident.category == "no_failure" or not incident.events:
         return "unknown"
     if incident.phase:
         return incident.phase

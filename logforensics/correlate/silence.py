@@ -7,8 +7,9 @@ these verdicts are never of high confidence unless a line names the absent rank.
 from __future__ import annotations
 
 from logforensics.correlate.collectives import Stuck, find_stuck, laggards
-from logforensics.correlate.facts import Facts, is_training_step, list_ranks
+from logforensics.correlate.facts import Facts, is_training_step
 from logforensics.correlate.incident import Incident, before
+from logforensics.language import _, later, name_ranks, several
 from logforensics.model import Event
 
 # What a rank does elsewhere -> category, phase.
@@ -25,15 +26,15 @@ _BUSY = {
 }
 _DONE = {"epoch_end", "finished", "shutdown"}
 _WORDS = {
-    "evaluation": "in an evaluation",
-    "checkpoint_save": "saving a checkpoint",
-    "checkpoint_load": "loading a checkpoint",
-    "data_preparation": "preparing data",
-    "model_load": "loading the model",
-    "download": "downloading",
-    "compile": "compiling",
-    "data_loading": "loading data",
-    "init": "initialising",
+    "evaluation": later("in an evaluation"),
+    "checkpoint_save": later("saving a checkpoint"),
+    "checkpoint_load": later("loading a checkpoint"),
+    "data_preparation": later("preparing data"),
+    "model_load": later("loading the model"),
+    "download": later("downloading"),
+    "compile": later("compiling"),
+    "data_loading": later("loading data"),
+    "init": later("initialising"),
 }
 
 
@@ -81,9 +82,9 @@ def _nobody_named(facts: Facts) -> Incident:
         scope="run",
         status="diagnosed" if counted else "undetermined",
         why=[
-            f"only {joined} of {size} processes ever joined"
+            _("only {joined} of {size} processes ever joined").format(joined=joined, size=size)
             if counted
-            else "the logs do not say which rank waited, nor for whom"
+            else _("the logs do not say which rank waited, nor for whom")
         ],
         confidence="medium" if counted else "low",
     )
@@ -95,10 +96,10 @@ def _mismatch(stuck: Stuck) -> Incident:
     minority = len(outliers) * 2 < len(stuck.calls)
     sharded = any((call.operation or "").upper() in {"_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE"} for call in outliers)
     first = outliers[0]
-    why = (
-        f"rank {first.rank} is in {first.operation} with {first.sizes[0]} elements where the others have another "
-        f"operation or size at collective {first.sequence}"
-    )
+    why = _(
+        "rank {rank} is in {operation} with {size} elements where the others have another operation or size at "
+        "collective {sequence}"
+    ).format(rank=first.rank, operation=first.operation, size=first.sizes[0], sequence=first.sequence)
     return Incident(
         "zero_mismatch" if sharded and len(operations) == 1 else "collective_mismatch",
         [call.event for call in outliers],
@@ -112,9 +113,14 @@ def _mismatch(stuck: Stuck) -> Incident:
 
 def _told(stuck: Stuck, facts: Facts) -> Incident:
     """A line names the ranks that did not come (monitoredBarrier, desync report, store barrier)."""
-    # the line that names all of them says most
-    told = sorted(stuck.told, key=lambda e: (-len(str(e.fields["absent_ranks"])), e.event_id))
+    # the line that names all of them says most, and the exception says it last
+    told = sorted(
+        stuck.told, key=lambda e: (-len(str(e.fields["absent_ranks"])), not e.fields.get("raised"), e.event_id)
+    )
     node = _whole_node(stuck.absent, facts)
+    why = [_("{ranks} never arrived").format(ranks=name_ranks(stuck.absent))]
+    if node:
+        why.append(_("they are all the ranks of one node, so look at the node, not at a rank"))
     starting = any(event.fields.get("activity") == "rendezvous" for event in told)
     return Incident(
         "missing_node" if node else "rendezvous" if starting else "barrier_timeout",
@@ -123,10 +129,7 @@ def _told(stuck: Stuck, facts: Facts) -> Incident:
         "named-absent",
         tier=0,
         scope="rank",
-        why=[
-            f"ranks {list_ranks(stuck.absent)} never arrived"
-            + ("; they are all the ranks of one node, so look at the node, not at a rank" if node else "")
-        ],
+        why=why,
         confidence="medium",
     )
 
@@ -161,7 +164,11 @@ def _left_early(stuck: Stuck, facts: Facts) -> Incident | None:
             "out-of-batches",
             tier=0,
             phase="epoch_end",
-            why=[f"ranks {list_ranks(sorted(over))} had reached the epoch's end while the others were still in a step"],
+            why=[
+                _("{ranks} had reached the epoch's end while the others were still in a step").format(
+                    ranks=name_ranks(sorted(over))
+                )
+            ],
             confidence="medium",
         )
     return None
@@ -178,7 +185,13 @@ def _further(stuck: Stuck, facts: Facts) -> Incident | None:
             "further-than-those-who-wait",
             tier=0,
             phase="epoch_end",
-            why=[f"ranks {list_ranks(ahead)} got through more batches than those that wait, and do not wait"],
+            why=[
+                several(
+                    "{ranks} got through more batches than those that wait, and does not wait",
+                    "{ranks} got through more batches than those that wait, and do not wait",
+                    len(ahead),
+                ).format(ranks=name_ranks(ahead))
+            ],
             confidence="low",
         )
     return None
@@ -201,7 +214,7 @@ def _ahead(stuck: Stuck, facts: Facts) -> list[int]:
 
 
 def _absent(stuck: Stuck, facts: Facts) -> Incident:
-    names = list_ranks(stuck.absent)
+    names = name_ranks(stuck.absent)
     evidence = [call.event for call in stuck.calls]
     said = [own.last_said for rank in stuck.absent if (own := facts.ranks.get(rank)) and own.last_said]
     known = all(rank in facts.ranks for rank in stuck.absent)
@@ -213,9 +226,11 @@ def _absent(stuck: Stuck, facts: Facts) -> Incident:
         tier=2,
         status="undetermined",
         why=[
-            f"rank {names} did not enter the collective that the others wait in, and wrote nothing that says why"
-            if known
-            else f"there is no log of rank {names}, which the others waited for"
+            (
+                _("{ranks} did not enter the collective that the others wait in, and wrote nothing that says why")
+                if known
+                else _("there is no log of {ranks}, which the others waited for")
+            ).format(ranks=names)
         ],
         confidence="low",
     )
@@ -251,7 +266,13 @@ def _busy(stuck: Stuck, facts: Facts) -> Incident | None:
         "busy-elsewhere",
         tier=0,
         phase=phase,
-        why=[f"rank {list_ranks(ranks)} was {_WORDS[activity]} while the others waited for it"],
+        why=[
+            several(
+                "{ranks} was {doing} while the others waited for it",
+                "{ranks} were {doing} while the others waited for them",
+                len(ranks),
+            ).format(ranks=name_ranks(ranks), doing=_(_WORDS[activity]))
+        ],
         confidence="medium",
     )
 
@@ -269,9 +290,11 @@ def _all_wait(stuck: Stuck, facts: Facts) -> Incident:
     events = [event for event in told if event is not None]
     events += [call.event for call in sorted(stuck.calls, key=lambda call: call.event.event_id)]
     why = (
-        f"every rank whose log is here waits; rank {list_ranks(suspects)} had queued least: a suspect, no proof"
+        _("every rank whose log is here waits; {ranks} had queued least: a suspicion, no proof").format(
+            ranks=name_ranks(suspects)
+        )
         if suspects
-        else "every rank whose log is here waits in the same collective: nobody is missing from it"
+        else _("every rank whose log is here waits in the same collective: nobody is missing from it")
     )
     return Incident(
         "unknown_timeout",
@@ -305,7 +328,7 @@ def _of_lost_peers(facts: Facts) -> list[Incident]:
                 sorted(over),
                 "out-of-batches",
                 phase="epoch_end",
-                why=[f"rank {list_ranks(over)} had finished while the others were still in a step"],
+                why=[_("{ranks} had finished while the others were still in a step").format(ranks=name_ranks(over))],
                 confidence="medium",
             )
         ]
@@ -323,8 +346,10 @@ def _of_lost_peers(facts: Facts) -> list[Incident]:
                 tier=2,
                 status="undetermined",
                 why=[
-                    f"the others lost their connection to a peer; rank {list_ranks(left)} shows no error, was not "
-                    "stopped by the launcher, and its log just ends: it left on its own"
+                    _(
+                        "the others lost their connection to a peer; {ranks}: no error, not stopped by the launcher, "
+                        "the log just ends, so it left on its own"
+                    ).format(ranks=name_ranks(left))
                 ],
                 confidence="low",
             )
@@ -337,7 +362,7 @@ def _of_lost_peers(facts: Facts) -> list[Incident]:
             "peer-lost",
             tier=2,
             status="undetermined",
-            why=["ranks lost their connection to a peer, and no log says which peer went away or why"],
+            why=[_("ranks lost their connection to a peer, and no log says which peer went away or why")],
             confidence="low",
         )
     ]

@@ -9,7 +9,7 @@ from logforensics.correlate.attribution import attribute
 from logforensics.correlate.chain import build_chain, first_exceptions
 from logforensics.correlate.collectives import Stuck
 from logforensics.correlate.exits import find_exits, unexplained_exit
-from logforensics.correlate.facts import Facts, exit_code_of, gather, list_ranks
+from logforensics.correlate.facts import Facts, exit_code_of, gather
 from logforensics.correlate.fates import rank_states
 from logforensics.correlate.incident import LATE_LINE_US, Incident, before
 from logforensics.correlate.incidents import find_incidents
@@ -17,6 +17,7 @@ from logforensics.correlate.missing import what_is_missing
 from logforensics.correlate.phase import phase_of
 from logforensics.correlate.silence import find_silent
 from logforensics.identity import Identity
+from logforensics.language import _, name_ranks, several
 from logforensics.model import (
     Alternative,
     ChainLink,
@@ -156,7 +157,7 @@ def _hardware_behind(certain: list[Incident]) -> Incident | None:
         return None
     if not fault.ranks:
         fault.ranks = list(first.ranks)
-    fault.why.append("the kernel log shows a GPU fault; the CUDA error is how the process noticed it")
+    fault.why.append(_("the kernel log shows a GPU fault; the CUDA error is how the process noticed it"))
     return fault
 
 
@@ -193,8 +194,9 @@ def _nothing(facts: Facts) -> Incident:
             "nothing-failed",
             status="no_failure",
             why=[
-                "no rank shows a failure"
-                + ("" if facts.finished else "; the logs do not say either that the run ended")
+                _("no rank shows a failure")
+                if facts.finished
+                else _("no rank shows a failure; the logs do not say either that the run ended")
             ],
             confidence="high" if facts.finished else "medium",
         )
@@ -205,7 +207,7 @@ def _nothing(facts: Facts) -> Incident:
         "nothing-found",
         tier=2,
         status="no_failure" if facts.events else "undetermined",
-        why=["no line of these logs is known to show a failure, progress or an end"],
+        why=[_("no line of these logs is known to show a failure, progress or an end")],
         confidence="low",
     )
 
@@ -284,17 +286,33 @@ def _explanation(judged: Judgement) -> list[str]:
     if timeout is not None and incident.category != "no_failure" and incident.tier < 2:
         lead = _lead(incident.first, timeout)
         waiting = sorted({event.rank for event in facts.timeouts if event.rank is not None})
-        who = f"rank {list_ranks(waiting)}" if waiting else "the other ranks"
+        who = name_ranks(waiting) if waiting else _("the other ranks")
         if lead is not None and lead > 0:
-            lines.append(f"It came {lead:.1f} s before {who} gave up waiting: the timeouts are its consequence.")
+            lines.append(
+                _("It came {seconds} s before {ranks} gave up waiting: the timeouts are its consequence.").format(
+                    seconds=f"{lead:.1f}", ranks=who
+                )
+            )
         elif incident.ranks and set(waiting) - set(incident.ranks):
-            lines.append(f"The timeout on {who} is a consequence, not the cause.")
+            lines.append(_("The timeout on {ranks} is a consequence, not the cause.").format(ranks=who))
+    elif incident.ranks and incident.tier < 2:
+        lost = sorted(rank for rank, own in facts.ranks.items() if own.lost_peer and rank not in incident.ranks)
+        if lost:
+            lines.append(
+                _("The errors of {ranks} only say that a peer was gone: a consequence, not the cause.").format(
+                    ranks=name_ranks(lost)
+                )
+            )
     launcher = _launcher_says(facts, incident)
     if launcher:
         lines.append(launcher)
     if judged.survived:
         lines.append(
-            f"{len(judged.survived)} earlier failure(s) were caught and the run went on; they are not the cause."
+            several(
+                "{count} earlier failure was caught and the run went on; it is not the cause.",
+                "{count} earlier failures were caught and the run went on; they are not the cause.",
+                len(judged.survived),
+            ).format(count=len(judged.survived))
         )
     return lines
 
@@ -310,10 +328,10 @@ def _launcher_says(facts: Facts, incident: Incident) -> str | None:
     named = next((e for e in facts.exits if e.rank is not None and exit_code_of(e) not in {None, 0, -15}), None)
     if named is None or not incident.ranks or named.rank in incident.ranks:
         return None
-    return (
-        f"The launcher reports rank {named.rank} first: it lists the first exit that it noticed on its own node, "
-        "and a rank that hangs or leaves quietly is not noticed."
-    )
+    return _(
+        "The launcher reports rank {rank} first: it lists the first exit that it noticed on its own node, and a rank "
+        "that hangs or leaves quietly is not noticed."
+    ).format(rank=named.rank)
 
 
 def _alternatives(judged: Judgement) -> list[Alternative]:
@@ -327,13 +345,13 @@ def _alternatives(judged: Judgement) -> list[Alternative]:
         if rival.consequence_of:
             why = rival.consequence_of
         elif rival.tier > chosen.tier:
-            why = "it can follow from another rank's failure, and one is shown"
+            why = _("it can follow from another rank's failure, and one is shown")
         elif before(chosen.first, rival.first) is True:
-            why = "it came later"
+            why = _("it came later")
         elif before(chosen.first, rival.first) is None:
-            why = "it came at about the same time; the logs do not settle the order"
+            why = _("it came at about the same time; the logs do not settle the order")
         else:
-            why = "it explains less of what the other ranks show"
+            why = _("it explains less of what the other ranks show")
         found.append(Alternative(rival.category, sorted(rival.ranks), why))
     return found[:_MOST_ALTERNATIVES]
 
@@ -341,8 +359,11 @@ def _alternatives(judged: Judgement) -> list[Alternative]:
 def _attempts_in_words(judged: list[Judgement], attempts: list[int]) -> list[str]:
     lines = []
     for attempt, item in zip(attempts, judged, strict=True):
-        who = f" on rank {list_ranks(item.incident.ranks)}" if item.incident.ranks else ""
-        lines.append(f"Attempt {attempt}: {item.incident.category}{who} ({item.confidence} confidence).")
+        lines.append(
+            _("Attempt {number}: {headline} ({confidence} confidence).").format(
+                number=attempt, headline=headline(item.incident, item.facts), confidence=_(item.confidence)
+            )
+        )
     return lines
 
 

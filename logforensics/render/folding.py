@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from logforensics.correlate.facts import list_ranks
+from logforensics.language import list_ranks
 from logforensics.model import Event
 from logforensics.render.run_facts import lead_seconds
 from logforensics.render.text import clean, clock_time, duration, without_folders

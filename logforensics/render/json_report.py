@@ -7,6 +7,7 @@ says the same to machines. Times are ISO 8601 in UTC with Z, or null when unknow
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,9 @@ from logforensics.render.text import iso_time
 
 if TYPE_CHECKING:
     from logforensics.analysis import Analysis
+
+# Between quotes of a JSON document these may stand bare; json itself escapes only what is below U+0020.
+_INVISIBLE = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 
 SCHEMA_ID = "logforensics.analysis/1"
 
@@ -73,6 +77,12 @@ def to_json(analysis: Analysis) -> dict[str, Any]:
         }
     )
     return report
+
+
+def json_text(analysis: Analysis) -> str:
+    """Return the report as a document; characters that steer a terminal or turn text around are escaped."""
+    text = json.dumps(to_json(analysis), indent=1, ensure_ascii=False)
+    return _INVISIBLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:

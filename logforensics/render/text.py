@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from logforensics.correlate.facts import list_ranks
+from logforensics.language import list_ranks
 
 # Colour and cursor sequences say nothing in a report: dropped. Any other control character is spelled out.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\))")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from logforensics import __version__
-from logforensics.correlate.facts import list_ranks
+from logforensics.language import list_ranks
 from logforensics.model import FATES, CollectiveState, Evidence, RankState
 from logforensics.render.folding import ExceptionRow, folded
 from logforensics.render.run_facts import (

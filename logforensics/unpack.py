@@ -1,0 +1,346 @@
+"""Opens what is compressed or packed: gzip, bzip2, xz, zstandard, tar and zip.
+
+Damage raises nothing here: a stream gives everything up to the damage, ends there, and says in ``trouble`` what
+was wrong. Everything that comes out of one file shares one limit, so that no nesting makes a decompression
+bomb.
+"""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import struct
+import tarfile
+import time
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from logforensics.clock import SECOND
+
+# A file that unpacks to more than this AND by more than the ratio is a decompression bomb, not a log.
+MOST_UNPACKED = 1 << 30
+MOST_RATIO = 400
+
+_READ_BYTES = 1 << 20
+# Small steps: what a damaged step would have given is lost, and a bomb may fill the memory within one step.
+_STEP_BYTES = 1 << 10
+_PIECE_BYTES = 8 << 10
+_MOST_XZ_MEMORY = 512 << 20
+
+_CODECS = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstandard"}
+_LOCAL_HEADER = struct.Struct("<4s2xHHHH4xLLHH")
+_LOCAL_MAGIC = b"PK\x03\x04"
+_MOST_DESCRIPTOR = 24
+
+
+class DamageError(Exception):
+    """A stream cannot be read any further; the text says why."""
+
+
+class Limit:
+    """How much may come out of one file of ``packed`` bytes, however deeply it is packed."""
+
+    def __init__(self, packed: int) -> None:
+        self._most = max(MOST_UNPACKED, packed * MOST_RATIO)
+        self._so_far = 0
+
+    def count(self, size: int) -> None:
+        """Add what was unpacked. Raises DamageError when that is too much."""
+        self._so_far += size
+        if self._so_far > self._most:
+            raise DamageError(f"it unpacks to more than {self._most:,} bytes, as a decompression bomb does")
+
+
+class Stream:
+    """Bytes that can be looked at before they are taken. ``trouble`` says why it ended early, if it did."""
+
+    def __init__(self, blocks: Iterable[bytes]) -> None:
+        self._blocks = iter(blocks)
+        self._block, self._place = b"", 0  # what is before the place has been taken
+        self.trouble: str | None = None
+
+    def _more(self) -> bytes:
+        try:
+            for block in self._blocks:
+                if block:
+                    return block
+        except DamageError as damage:
+            self.trouble = str(damage)
+        except OSError as error:
+            self.trouble = f"it cannot be read any further ({error.strerror or error})"
+        self._blocks = iter(())
+        return b""
+
+    def peek(self, size: int) -> bytes:
+        """Return the next ``size`` bytes, fewer at the end, and leave them there."""
+        while len(self._block) - self._place < size and (more := self._more()):
+            self._block, self._place = self._block[self._place :] + more, 0
+        return self._block[self._place : self._place + size]
+
+    def read(self, size: int = _READ_BYTES) -> bytes:
+        """Take up to ``size`` bytes; none at the end only."""
+        if self._place == len(self._block):
+            self._block, self._place = self._more(), 0
+        taken = self._block[self._place : self._place + size]
+        self._place += len(taken)
+        return taken
+
+    def give_back(self, count: int) -> None:
+        """Put back the last ``count`` bytes of what ``read`` returned last."""
+        self._place -= count
+
+
+@dataclass(slots=True)
+class Member:
+    """One file of an archive. ``stream`` is None for one that cannot be unpacked; ``trouble`` says why."""
+
+    name: str
+    mtime_us: int
+    stream: Stream | None
+    trouble: str | None = None
+
+
+def file_stream(path: Path) -> Stream:
+    """Return a file's bytes as they are."""
+
+    def blocks() -> Iterator[bytes]:
+        with path.open("rb") as file:
+            while block := file.read(_READ_BYTES):
+                yield block
+
+    return Stream(blocks())
+
+
+def packing_of(head: bytes) -> str | None:
+    """Return how a file that begins with ``head`` (512 bytes or more) is packed; None when it is not."""
+    if head[257:262] == b"ustar":
+        return "tar"
+    if head.startswith(_LOCAL_MAGIC):
+        return "zip"
+    return next((codec for magic, codec in _CODECS.items() if head.startswith(magic)), None)
+
+
+# -- one compressed stream ------------------------------------------------------------------------------------
+
+
+def decompressed(stream: Stream, limit: Limit) -> Stream:
+    """Return what a compressed stream holds; streams that were put one behind another are one."""
+    head = stream.peek(8)
+    for magic, codec in _CODECS.items():
+        if head.startswith(magic):
+            return Stream(_decompress(stream, codec, magic, limit))
+    raise ValueError("the stream is not compressed")
+
+
+def _machine(codec: str) -> Any:
+    if codec == "gzip":
+        return zlib.decompressobj(wbits=31)
+    if codec == "bzip2":
+        return bz2.BZ2Decompressor()
+    if codec == "xz":
+        return lzma.LZMADecompressor(memlimit=_MOST_XZ_MEMORY)
+    import zstandard
+
+    return zstandard.ZstdDecompressor().decompressobj()
+
+
+def _decompress(stream: Stream, codec: str, magic: bytes, limit: Limit) -> Iterator[bytes]:
+    machine = _machine(codec)
+    while block := stream.read(_STEP_BYTES):
+        try:
+            for piece in _pieces(machine, block, codec):
+                limit.count(len(piece))
+                yield piece
+        except DamageError:
+            raise
+        except MemoryError as error:
+            raise DamageError(f"unpacking it takes too much memory ({codec})") from error
+        except Exception as error:  # each codec has its own classes for damaged data
+            raise DamageError(f"the {codec} data are damaged ({error})") from error
+        if not machine.eof:
+            continue
+        stream.give_back(len(machine.unused_data))
+        if not stream.peek(len(magic)).strip(b"\0"):  # nothing, or what a tape is padded with
+            return
+        if stream.peek(len(magic)) != magic:
+            raise DamageError(f"something else stands behind the end of the {codec} data")
+        machine = _machine(codec)
+    if codec == "gzip":
+        yield machine.flush()
+    raise DamageError(f"the {codec} data are cut off" + (f": {stream.trouble}" if stream.trouble else ""))
+
+
+def _pieces(machine: Any, block: bytes, codec: str) -> Iterator[bytes]:
+    """Unpack one block in pieces of bounded size."""
+    if codec == "zstandard":  # knows no bound; a step's size has to do
+        yield machine.decompress(block)
+    elif codec == "gzip":
+        yield machine.decompress(block, _PIECE_BYTES)
+        while machine.unconsumed_tail and not machine.eof:
+            yield machine.decompress(machine.unconsumed_tail, _PIECE_BYTES)
+    else:
+        yield machine.decompress(block, _PIECE_BYTES)
+        while not machine.needs_input and not machine.eof:
+            yield machine.decompress(b"", _PIECE_BYTES)
+
+
+# -- tar ------------------------------------------------------------------------------------------------------
+
+
+class _TarMember(tarfile.TarInfo):
+    """Keeps what tarfile swallows: that a header in mid-archive is damaged ends the iteration without a word."""
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> _TarMember:
+        try:
+            return super().fromtarfile(archive)
+        except (tarfile.InvalidHeaderError, tarfile.TruncatedHeaderError) as error:  # type: ignore[attr-defined]
+            archive.errors_seen.append(str(error))  # type: ignore[attr-defined]
+            raise
+
+
+def tar_members(stream: Stream, say: Callable[[str], None]) -> Iterator[Member]:
+    """Yield the regular files of a tar archive; ``say`` is told when it is cut off or damaged.
+
+    A member's stream must be read before the next member is asked for. Links and devices are left out.
+    """
+    try:
+        with tarfile.open(fileobj=stream, mode="r|", tarinfo=_TarMember) as archive:  # type: ignore[call-overload]
+            archive.errors_seen = []
+            for member in archive:
+                if member.isfile():
+                    yield Member(member.name, int(member.mtime * SECOND), Stream(_tar_blocks(archive, member)))
+            if archive.errors_seen:
+                say(f"the tar archive is damaged ({archive.errors_seen[0]}); read up to there")
+    except (tarfile.TarError, OSError, EOFError) as error:
+        say(f"the tar archive is cut off or damaged ({error}); read up to there")
+
+
+def _tar_blocks(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Iterator[bytes]:
+    if member.issparse():
+        try:
+            file = archive.extractfile(member)
+            while file is not None and (block := file.read(_PIECE_BYTES)):
+                yield block
+        except (tarfile.TarError, EOFError) as error:
+            raise DamageError(f"the archive ends inside it ({error})") from error
+        return
+    # tarfile's own reader drops what a last, short read gave
+    raw, left = archive.fileobj, member.size
+    assert raw is not None
+    raw.seek(member.offset_data)
+    while left and (block := raw.read(min(left, _PIECE_BYTES))):
+        left -= len(block)
+        yield block
+    if left:
+        raise DamageError("the archive ends inside it")
+
+
+# -- zip ------------------------------------------------------------------------------------------------------
+
+
+def zip_members(path: Path, limit: Limit, say: Callable[[str], None]) -> Iterator[Member]:
+    """Yield the files of a zip archive; ``say`` is told when its table of contents is lost.
+
+    A member's stream must be read before the next member is asked for.
+    """
+    try:
+        archive = zipfile.ZipFile(path)
+    except (zipfile.BadZipFile, OSError, ValueError) as error:
+        say(f"the zip archive is cut off or damaged ({error}); read what could be found in it")
+        yield from _salvaged(path, limit)
+        return
+    with archive:
+        for info in archive.infolist():
+            if info.is_dir() or (info.external_attr >> 16) & 0o170000 == 0o120000:
+                continue
+            if info.flag_bits & 1:
+                yield Member(info.filename, 0, None, "encrypted; unpack it and give what was in it")
+                continue
+            yield Member(info.filename, _dos_time(info.date_time), Stream(_zip_blocks(archive, info, limit)))
+
+
+def _zip_blocks(archive: zipfile.ZipFile, info: zipfile.ZipInfo, limit: Limit) -> Iterator[bytes]:
+    try:
+        with archive.open(info) as file:
+            while block := file.read(_PIECE_BYTES):
+                limit.count(len(block))
+                yield block
+    except NotImplementedError as error:
+        raise DamageError(f"packed in a way that is not supported ({error})") from error
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, lzma.LZMAError) as error:
+        raise DamageError(f"its data are damaged ({error})") from error
+
+
+def _dos_time(stamp: tuple[int, int, int, int, int, int]) -> int:
+    """Return microseconds since 1970 of a zip's local time; 0 for an impossible one."""
+    try:
+        return int(time.mktime((*stamp, 0, 0, -1))) * SECOND
+    except (ValueError, OverflowError):
+        return 0
+
+
+def _salvaged(path: Path, limit: Limit) -> Iterator[Member]:
+    """Yield the members of a zip archive without its table of contents, which stands at the end.
+
+    Each member has a header of its own, and deflated data say themselves where they end.
+    """
+    with path.open("rb") as file:
+        while True:
+            header = file.read(_LOCAL_HEADER.size)
+            if len(header) < _LOCAL_HEADER.size:
+                return
+            magic, flags, method, clock, day, packed, _size, length, extra = _LOCAL_HEADER.unpack(header)
+            if magic != _LOCAL_MAGIC:
+                return
+            name = file.read(length).decode("utf-8" if flags & 0x800 else "cp437", "replace")
+            file.seek(extra, 1)
+            stamp = (1980 + (day >> 9), day >> 5 & 15, day & 31, clock >> 11, clock >> 5 & 63, (clock & 31) * 2)
+            if flags & 1:
+                yield Member(name, 0, None, "encrypted; unpack it and give what was in it")
+                file.seek(packed, 1)
+            elif method == zipfile.ZIP_DEFLATED:
+                stream = Stream(_inflate(file, limit))
+                yield Member(name, _dos_time(stamp), stream)
+                while stream.read():
+                    pass
+            elif method == zipfile.ZIP_STORED and not flags & 8:
+                start = file.tell()
+                yield Member(name, _dos_time(stamp), Stream(_stored(file, packed)))
+                file.seek(start + packed)
+            else:
+                yield Member(name, 0, None, "cannot be unpacked without the archive's table of contents")
+                file.seek(packed, 1)
+            place = file.tell()
+            skipped = file.read(_MOST_DESCRIPTOR + len(_LOCAL_MAGIC)).find(_LOCAL_MAGIC)
+            if skipped < 0:
+                return
+            file.seek(place + skipped)
+
+
+def _inflate(file: Any, limit: Limit) -> Iterator[bytes]:
+    machine = zlib.decompressobj(wbits=-15)
+    while block := file.read(_STEP_BYTES):
+        try:
+            for piece in _pieces(machine, block, "gzip"):
+                limit.count(len(piece))
+                yield piece
+        except zlib.error as error:
+            raise DamageError(f"its data are damaged ({error})") from error
+        if machine.eof:
+            file.seek(-len(machine.unused_data), 1)
+            return
+    yield machine.flush()
+    raise DamageError("the archive ends inside it")
+
+
+def _stored(file: Any, size: int) -> Iterator[bytes]:
+    while size and (block := file.read(min(size, _PIECE_BYTES))):
+        size -= len(block)
+        yield block
+    if size:
+        raise DamageError("the archive ends inside it")
