@@ -338,8 +338,8 @@ def _alternatives(judged: Judgement) -> list[Alternative]:
     chosen = judged.incident
     found: list[Alternative] = []
     for rival in judged.rivals:
-        if rival.category == chosen.category and set(rival.ranks) <= set(chosen.ranks):
-            continue
+        if rival.category in {chosen.category, *_VAGUE} and set(rival.ranks) <= set(chosen.ranks):
+            continue  # the same failure, or how it ended
         if any(other.category == rival.category and other.ranks == sorted(rival.ranks) for other in found):
             continue
         if rival.consequence_of:
