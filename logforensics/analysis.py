@@ -17,10 +17,12 @@ from logforensics.error_file import ErrorFileError, read_error_file
 from logforensics.excerpts import Excerpt, read_excerpts
 from logforensics.identity import Identity, resolve_identity
 from logforensics.model import ChainLink, CollectiveState, Event, Note, RankState, Verdict
+from logforensics.node_clocks import Offset
 from logforensics.places import settle
 from logforensics.reader import Reading, Scanners, read_source
 from logforensics.signatures import SignatureSet, signatures_with
 from logforensics.sources import InputError, Source, Sources, collect
+from logforensics.structured import read_configs, read_dumps
 from logforensics.timeline import build_timeline, to_frame
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ class Analysis:
 
     ``ranks`` has one state for each rank that the logs speak of or announce; ``first_exceptions`` one event
     for each rank that had one, earliest first. ``excerpts`` maps the id of an event that the verdict rests on
-    to the lines around it, as (line number, text).
+    to the lines around it, as (line number, text). ``paths`` is what the caller asked for.
     """
 
     verdict: Verdict
@@ -51,6 +53,7 @@ class Analysis:
     attempts: int = 1
     facts: dict[str, str] = field(default_factory=dict)
     excerpts: dict[int, Excerpt] = field(default_factory=dict)
+    paths: list[str] = field(default_factory=list)
 
     @cached_property
     def timeline(self) -> pl.DataFrame:
@@ -79,6 +82,7 @@ def analyze(
     world_size: int | None = None,
     since: str | None = None,
     until: str | None = None,
+    redact: bool = False,
     progress: Callable[[int, int], None] | None = None,
     use_cache: bool = True,
 ) -> Analysis:
@@ -90,6 +94,7 @@ def analyze(
         world_size: the number of ranks, where the logs do not say.
         since: leave out what came before this time (as the logs write it, e.g. "2026-11-30 19:11:05").
         until: leave out what came after this time. Events without a time stay.
+        redact: replace secrets, addresses, and names of people and hosts by aliases, in everything that is said.
         progress: called with (bytes done, bytes in all) while scanning.
         use_cache: keep the compiled scan database in the user's cache folder.
 
@@ -108,20 +113,33 @@ def analyze(
             sources.note("your signatures", problem)
         scanners = Scanners(signatures, cache)
         readings = read_sources(sources, scanners, signatures, progress)
+        dumped, recorded = read_dumps(sources, readings, world_size)
+        readings += dumped + read_configs(sources)
         identity = resolve_identity(readings)
         if world_size is not None:
             identity.world_size = world_size
-        events = build_timeline(readings)
+        clocks: list[Offset] = []
+        events = build_timeline(readings, clocks)
         if low is not None or high is not None:
             events = _between(events, low, high, sources)
-        diagnosis = diagnose(events, identity, readings, sources)
+        diagnosis = diagnose(events, identity, readings, sources, recorded)
         analysis = _analysis(diagnosis, events, identity, sources)
+        for clock in clocks:
+            analysis.facts[f"clock of {clock.domain}"] = (
+                f"{clock.offset_us / 1e6:+.1f} s (±{clock.error_us / 1e6:.1f} s), corrected, "
+                f"from {clock.moments} common moments"
+            )
+        analysis.paths = [str(path) for path in given]
         _quote(analysis)
         if cache is not None:
             patterns.remember_in(cache)
         if sources.spooled:  # what was unpacked is gone after this
             for event in events:
                 settle(event)
+        if redact:  # takes a fifth of a second to load
+            from logforensics.redact.analysis import redacted
+
+            return redacted(analysis)
         return analysis
 
 
@@ -169,10 +187,11 @@ def _quote(analysis: Analysis) -> None:
     told = {evidence.event_id for evidence in analysis.verdict.evidence}
     if len(analysis.first_exceptions) <= _MOST_QUOTED:
         told.update(event.event_id for event in analysis.first_exceptions)
-    analysis.excerpts = read_excerpts([analysis.events[number] for number in sorted(told)], analysis.sources)
+    lines = [event for number in sorted(told) if (event := analysis.events[number]).stream != "flight_recorder"]
+    analysis.excerpts = read_excerpts(lines, analysis.sources)
     for evidence in analysis.verdict.evidence:
-        lines = dict(analysis.excerpts.get(evidence.event_id, []))
-        own = [lines[number] for number in range(evidence.line, evidence.end_line + 1) if number in lines]
+        shown = dict(analysis.excerpts.get(evidence.event_id, []))
+        own = [shown[number] for number in range(evidence.line, evidence.end_line + 1) if number in shown]
         if own and analysis.events[evidence.event_id].stream != "error_file":
             evidence.text = "\n".join(own)
 

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
+from logforensics.carriers import Carrier
+
 # A record is read from at most this much of a line: a 100 MB line must not become a 100 MB string.
 MOST_LINE_BYTES = 16_384
 _COUNT_STEP = 1 << 18  # small enough to stay in the cache: twice as fast as counting in megabytes
@@ -28,6 +30,7 @@ class LogBuffer:
 
     def __init__(self, path: Path, known: tuple[list[int], list[int]] | None = None) -> None:
         """Open ``path``; ``known`` holds offsets and line numbers counted before, and gets what is counted now."""
+        self.carrier: Carrier | None = None  # the prefix that the reader learned for this file
         self._file = path.open("rb")
         self._file.seek(0, 2)
         self.size = self._file.tell()

@@ -64,6 +64,14 @@ Paths = Annotated[
     typer.Argument(metavar="PATH...", help="Log files, folders, archives, globs, or - for standard input."),
 ]
 
+RedactOption = Annotated[
+    bool,
+    typer.Option(
+        "--redact",
+        help="Replace secrets, users, hosts, addresses and e-mails by aliases, the same ones in every output.",
+    ),
+]
+
 
 def _version(wanted: bool) -> None:
     if wanted:
@@ -86,8 +94,16 @@ def analyze(
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Write an HTML report (- for stdout).")
     ] = None,
+    markdown: Annotated[
+        Path | None,
+        typer.Option("--markdown", metavar="FILE", help="Write a summary for an issue or a chat (- for stdout)."),
+    ] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write the analysis as JSON (- for stdout).")
+    ] = None,
+    junit: Annotated[
+        Path | None,
+        typer.Option("--junit", metavar="FILE", help="Write JUnit XML, one test case for the run (- for stdout)."),
     ] = None,
     parquet: Annotated[
         Path | None, typer.Option("--parquet", metavar="FILE", help="Write the timeline as Parquet.")
@@ -100,15 +116,19 @@ def analyze(
     until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Leave out what came after.")] = None,
     world_size: Annotated[
         int | None,
-        typer.Option("--world-size", metavar="N", min=1, help="The number of ranks, where the logs do not say."),
+        typer.Option(
+            "--world-size", metavar="N", min=1, max=1_000_000, help="The number of ranks, where the logs do not say."
+        ),
     ] = None,
+    redact: RedactOption = False,
 ) -> None:
     """Diagnose a failed run: which rank failed first, why, and what it did to the others."""
-    check_outputs(paths, html=html, json=json_file, parquet=parquet)
+    outputs = {"html": html, "markdown": markdown, "json": json_file, "junit": junit, "parquet": parquet}
+    check_outputs(paths, **outputs)
     if parquet is not None:
         _refuse_terminal(parquet, "--parquet")
-    result = _analyzed(paths, parsers=parsers, since=since, until=until, world_size=world_size)
-    check_outputs(_read(result), html=html, json=json_file, parquet=parquet)
+    result = _analyzed(paths, parsers=parsers, since=since, until=until, world_size=world_size, redact=redact)
+    check_outputs(_read(result), **outputs)
     quiet = False
     if json_file is not None:
         from logforensics.render.json_report import json_text
@@ -118,14 +138,26 @@ def analyze(
         from logforensics.render.html import to_html
 
         quiet |= write_text(html, to_html(result))
+    if markdown is not None:
+        from logforensics.render.markdown import to_markdown
+
+        quiet |= write_text(markdown, to_markdown(result))
+    if junit is not None:
+        from logforensics.render.junit import to_junit
+
+        quiet |= write_text(junit, to_junit(result))
     if parquet is not None:
         quiet |= _write_frame(result.timeline, parquet, "parquet")
+    from logforensics.render.github import annotate, annotation_of, commands_stopped
+
+    annotate([annotation_of(result, real_paths=not redact)], quiet=quiet)
     if not quiet:
         from rich.console import Console
 
         from logforensics.render.terminal import print_verdict
 
-        print_verdict(result, Console(soft_wrap=False))
+        with commands_stopped():
+            print_verdict(result, Console(soft_wrap=False))
 
 
 @app.command()
@@ -152,6 +184,7 @@ def timeline(
         Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write (- for stdout).")
     ] = Path("-"),
     parsers: ParsersOption = None,
+    redact: RedactOption = False,
 ) -> None:
     """Print the events of all ranks in causal reading order."""
     from logforensics.model import KINDS, ROLES
@@ -165,7 +198,7 @@ def timeline(
     check_outputs(paths, output=output)
     if form == "parquet":
         _refuse_terminal(output, "--output")
-    result = _analyzed(paths, parsers=parsers)
+    result = _analyzed(paths, parsers=parsers, redact=redact)
     check_outputs(_read(result), output=output)
     from logforensics.selection import select_events
     from logforensics.sources import InputError
@@ -228,11 +261,11 @@ def parsers_try(
     if peeled.fields:
         typer.echo(f"the prefixes say: {peeled.fields}")
     found = matching(_signatures(parsers).signatures, line)
-    if not found:
+    if all(match.signature.fallback for match in found):
         typer.echo("no signature claims this line")
-        raise typer.Exit
     for match in found:
-        typer.echo(f"{match.signature.name} ({match.signature.role}): {match.fields}")
+        where = "at the end of a traceback: " if match.signature.fallback else ""
+        typer.echo(f"{where}{match.signature.name} ({match.signature.role}): {match.fields}")
 
 
 @parsers_app.command("check")
@@ -297,10 +330,13 @@ def _write_frame(frame: Any, path: Path, form: str) -> bool:
     """Write events as csv, json (one object a line) or parquet; return whether they went to standard output."""
     buffer = io.BytesIO()
     {"parquet": frame.write_parquet, "csv": frame.write_csv, "json": frame.write_ndjson}[form](buffer)
-    content = buffer.getvalue()
-    if form != "parquet" and str(path) == "-" and sys.stdout.isatty():
-        content = "\n".join(printable(line) for line in content.decode().split("\n")).encode()
-    return write_bytes(path, content)
+    if form == "json":
+        from logforensics.render.json_report import escaped
+
+        return write_text(path, escaped(buffer.getvalue().decode()))
+    if form == "csv" and str(path) == "-" and sys.stdout.isatty():
+        return write_text(path, "\n".join(map(printable, buffer.getvalue().decode().split("\n"))))
+    return write_bytes(path, buffer.getvalue())
 
 
 def main() -> None:
@@ -308,7 +344,7 @@ def main() -> None:
     # a call lives a second and makes few cycles: looking for them among all its objects is a tenth of that second
     gc.set_threshold(100_000, 50, 50)
     try:
-        status = app(standalone_mode=False)
+        status = app(prog_name="logforensics", standalone_mode=False)
     except _UsageError as error:
         text = error.format_message()
         where = error.ctx.command_path if error.ctx else "logforensics"

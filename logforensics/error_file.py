@@ -75,7 +75,7 @@ def _content(source: Source) -> tuple[str, str, int | None]:
         raise ErrorFileError("too large for an error file")
     try:
         table: Any = json.loads(source.path.read_text(encoding="utf-8", errors="replace"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ErrorFileError(f"not valid JSON ({error})") from error
     message = table.get("message") if isinstance(table, dict) else None
     if isinstance(message, str):
@@ -85,4 +85,4 @@ def _content(source: Source) -> tuple[str, str, int | None]:
     extra = message.get("extraInfo")
     extra = extra if isinstance(extra, dict) else {}
     stamp = str(extra.get("timestamp", ""))
-    return message["message"], str(extra.get("py_callstack", "")), int(stamp) if stamp.isdigit() else None
+    return message["message"], str(extra.get("py_callstack", "")), int(stamp) if stamp.isdecimal() else None

@@ -89,7 +89,7 @@ def _crosses(items: Any) -> bool:
     for op, value in items:
         if op is sre.LITERAL and value == 10:
             return True
-        if op is sre.SUBPATTERN and _crosses(value[3]):
+        if op is sre.SUBPATTERN and (value[1] & re.DOTALL or _crosses(value[3])):
             return True
         if op in _REPEATS and _crosses(value[2]):
             return True

@@ -15,7 +15,7 @@ LOOKED_AT = 240
 
 # Who wrote a line, cheaply: the words that carry a number of a rank, a task or a process.
 _WRITER = re.compile(
-    rb"(?:rank|default|task|process|pid|node)[\W_]{0,10}\d+|^\s{0,5}\d+:|^\[\d+,\d+\]|^[\w.-]+:\d+:\d+ ",
+    rb"^[\w.-]+:\d+:\d+ |^\s{0,5}\d+:|^\[\d+,\d+\]|(?<![a-z])(?:rank|default|task|process|pid|node)[\W_]{0,10}\d+",
     re.IGNORECASE,
 )
 
@@ -23,6 +23,8 @@ _WRITER = re.compile(
 _NUMBER = re.compile(rb"\d+")
 # So many different shapes are told apart for one set of texts; a log that has more is not a flood of like lines.
 _MOST_SHAPES = 4000
+# More writers than any run has: what looked like a writer's number was something else.
+_MOST_WRITERS = 100_000
 
 
 @dataclass(slots=True)
@@ -82,7 +84,8 @@ class Fold:
         for line in group_by_line(self._buffer, hits):
             head = self._buffer.data[line.start : min(line.end, line.start + LOOKED_AT)]
             shape = line_shape(head) if len(self._floods) < _MOST_SHAPES else b""
-            flood = self._floods.setdefault((line.texts, writer_key(head), shape), _Flood())
+            writer = writer_key(head) if len(self._floods) < _MOST_WRITERS else b""
+            flood = self._floods.setdefault((line.texts, writer, shape), _Flood())
             if len(flood.kept) < KEPT:
                 flood.kept.append(line)
             else:

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from logforensics.nodes import ranks_of_nodes
 from logforensics.reader import RawEvent, Reading
 
 # Nobody builds nodes with more accelerators than this often enough to assume one.
@@ -20,22 +21,32 @@ _LAUNCHER_DIALECTS = ("torchelastic/", "deepspeed/", "accelerate/")
 
 @dataclass(slots=True)
 class Identity:
-    """What is known of the run's members. Maps are keyed by *place*: a folder or file that is one node's."""
+    """What is known of the run's members.
+
+    Maps are keyed by *place*: a folder or file that is one node's, or the lines of one host in a file of several.
+    ``node_ranks`` gives all ranks of a host, where that follows from what is known.
+    """
 
     world_size: int | None = None
     pid_rank: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
-    pid_local: dict[int, int] = field(default_factory=dict)
+    place_pid_rank: dict[tuple[str, int], int] = field(default_factory=dict)
+    pid_local: dict[tuple[str, int], int] = field(default_factory=dict)
     local_rank: dict[str, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
     rank_local: dict[int, int] = field(default_factory=dict)
     rank_node: dict[int, str] = field(default_factory=dict)
     rank_pid: dict[int, int] = field(default_factory=dict)
     source_rank: dict[str, int] = field(default_factory=dict)
     place_node: dict[str, str] = field(default_factory=dict)
+    group_ranks: dict[str, tuple[int, ...]] = field(default_factory=dict)  # global ranks, in the group's order
+    node_ranks: dict[str, list[int]] = field(default_factory=dict)
+    mixed: set[str] = field(default_factory=set)  # sources in which several hosts write
     tasks_are_nodes: bool = False
     conflicts: list[str] = field(default_factory=list)
 
-    def rank_of_pid(self, pid: int | None) -> int | None:
+    def rank_of_pid(self, pid: int | None, place: str = "") -> int | None:
         """Return the one rank that a pid belongs to; None when unknown or when two nodes use the same pid."""
+        if pid is not None and (place, pid) in self.place_pid_rank:
+            return self.place_pid_rank[place, pid]
         ranks = self.pid_rank.get(pid, set()) if pid is not None else set()
         return next(iter(ranks)) if len(ranks) == 1 else None
 
@@ -43,28 +54,71 @@ class Identity:
 def resolve_identity(readings: list[Reading]) -> Identity:
     """Join what all sources say, fill the events' rank, node and pid in place, and return the maps."""
     identity = Identity()
-    events = [raw for reading in readings for raw in reading.events]
-    identity.world_size = _world_size(events)
+    identity.world_size = announced_size(readings)
+    identity.mixed = {reading.source.name for reading in readings if len(_hosts(reading)) > 1}
+    _groups(identity, readings)
+    _world_communicator(identity, readings)
     for reading in readings:
         _witness(identity, reading)
-    identity.tasks_are_nodes = _tasks_are_nodes(events, identity.world_size)
+    identity.tasks_are_nodes = _tasks_are_nodes(readings, identity.world_size)
     _ranks_of_sources(identity, readings)
     _assume_one_node(identity, readings)
     for reading in readings:
         for raw in reading.events:
             _assign(identity, reading, raw)
+    _ranks_of_buses(readings)
+    identity.node_ranks = ranks_of_nodes(identity, readings)
     return identity
 
 
-def _world_size(events: Iterable[RawEvent]) -> int | None:
-    sizes = [raw.event.fields["world_size"] for raw in events if raw.event.fields.get("world_size")]
-    return max(sizes) if sizes else None
+def announced_size(readings: Iterable[Reading]) -> int | None:
+    """Return how many ranks the run has, by its own lines and dumps; None when none says."""
+    events = (raw.event for reading in readings for raw in reading.events)
+    sizes = [event.fields["world_size"] for event in events if event.fields.get("world_size")]
+    if not sizes:  # each launcher says how many there are, and how many processes it starts
+        launchers = (raw.event.fields for reading in readings for raw in reading.events)
+        sizes = [f["nodes"] * f["local_world_size"] for f in launchers if f.get("nodes") and f.get("local_world_size")]
+    return max(sizes, default=None)
 
 
-def _place(reading: Reading) -> str:
-    """The key of the node that a source belongs to: the launcher's folder of a tree, else the file itself."""
-    hints = reading.source.hints
-    return hints.group if hints.local_rank is not None else reading.source.name
+def _groups(identity: Identity, readings: list[Reading]) -> None:
+    """Take the members of process groups from the flight recorder; a name that stands for several says nothing."""
+    found: dict[str, set[tuple[int, ...]]] = defaultdict(set)
+    for reading in readings:
+        for group in reading.dump.groups.values() if reading.dump else ():
+            if group.name and group.ranks:
+                found[group.label].add(group.ranks)
+                found[group.name].add(group.ranks)
+    identity.group_ranks = {name: known.pop() for name, known in found.items() if len(known) == 1}
+
+
+def _world_communicator(identity: Identity, readings: list[Reading]) -> None:
+    """The NCCL communicator of all ranks counts them as the run does.
+
+    Several groups of that size, or one size that is only the largest group's, show by two processes in one place.
+    """
+    joined: dict[int, list[RawEvent]] = defaultdict(list)
+    for raw in (raw for reading in readings for raw in reading.events):
+        event = raw.event
+        if event.stream == "nccl" and event.kind == "init" and event.fields.get("world_size") == identity.world_size:
+            joined[event.fields.get("group_rank", -1)].append(raw)
+    if all(len({(raw.event.node, raw.event.pid) for raw in found}) == 1 for found in joined.values()):
+        for rank, found in joined.items():
+            for raw in found:
+                if raw.event.rank is None and rank >= 0:
+                    raw.event.rank = rank
+
+
+def _hosts(reading: Reading) -> set[str]:
+    return {raw.written_by["host"] for raw in reading.events if "host" in raw.written_by}
+
+
+def _place(identity: Identity, reading: Reading, raw: RawEvent) -> str:
+    """The key of the node of a line: the launcher's folder of a tree, the file itself, or a host's part of it."""
+    hints, name = reading.source.hints, reading.source.name
+    if name in identity.mixed and "host" in raw.written_by:
+        return f"{name}@{raw.written_by['host']}"
+    return hints.group if hints.local_rank is not None else name
 
 
 def _parents(place: str) -> Iterable[str]:
@@ -80,14 +134,14 @@ def _folder(name: str) -> str:
 
 def _witness(identity: Identity, reading: Reading) -> None:
     """Take every statement of one source that names two of rank, local rank, pid and host together."""
-    place = _place(reading)
     for raw in reading.events:
         event, by = raw.event, raw.written_by
+        place = _place(identity, reading, raw)
         rank = event.rank
         if rank is None:
             # "failed (exitcode: 1) local_rank: 0 (pid: 4711)": which process, not yet which rank
             if event.pid is not None and event.local_rank is not None:
-                identity.pid_local[event.pid] = event.local_rank
+                identity.pid_local[place, event.pid] = event.local_rank
             continue
         subject = "rank" in event.told
         local = event.local_rank if subject else by.get("local_rank", event.local_rank)
@@ -98,8 +152,10 @@ def _witness(identity: Identity, reading: Reading) -> None:
             else:
                 identity.rank_local[rank] = local
         pid = event.pid if not subject or "pid" in event.told else None
-        if pid is not None and (event.kind in {"init", "exit", "config"} or "pid" in event.told):
+        marked = "mark" in event.told and "pid" in by and event.stream not in {"scheduler", "kernel"}
+        if pid is not None and (marked or event.kind in {"init", "exit", "config"} or "pid" in event.told):
             identity.pid_rank[pid].add(rank)
+            identity.place_pid_rank[place, pid] = rank
             identity.rank_pid[rank] = pid
         host = event.node
         if host and (subject or event.stream == "nccl" or "host" in by):
@@ -113,12 +169,44 @@ def _conflict(identity: Identity, text: str) -> None:
         identity.conflicts.append(text)
 
 
-def _tasks_are_nodes(events: list[RawEvent], world_size: int | None) -> bool:
+def _bus_number(bus_id: str) -> int | None:
+    """Return a GPU's place on the PCI bus as NCCL writes it: 0000:5d:00 and 5d000 are the same."""
+    parts = bus_id.replace(".", ":").split(":")
+    try:
+        if len(parts) == 1:
+            return int(bus_id, 16)
+        domain, bus, device = (int(part, 16) for part in (parts if len(parts[0]) >= 4 else ["0", *parts])[:3])
+    except ValueError:
+        return None
+    return domain << 20 | bus << 12 | device << 4
+
+
+def _ranks_of_buses(readings: list[Reading]) -> None:
+    """A kernel line names a GPU by its bus; NCCL's communicator lines say which rank uses that bus."""
+    users: dict[tuple[str | None, int], set[int]] = defaultdict(set)
+    about: list[tuple[RawEvent, int]] = []
+    for reading in readings:
+        for raw in reading.events:
+            number = _bus_number(str(raw.event.fields.get("bus_id", "")))
+            if number is None:
+                continue
+            if raw.event.rank is not None and raw.event.stream == "nccl":
+                users[raw.event.node, number].add(raw.event.rank)
+                users[None, number].add(raw.event.rank)
+            elif raw.event.rank is None:
+                about.append((raw, number))
+    for raw, number in about:
+        known = users.get((raw.event.node, number), set())  # the same slot of another node is another GPU
+        if len(known) == 1:
+            raw.event.rank = next(iter(known))
+
+
+def _tasks_are_nodes(readings: list[Reading], world_size: int | None) -> bool:
     """A scheduler's task is a node when each node runs one launcher: the launcher's own lines carry the label."""
     tasks: set[int] = set()
     ranks: dict[int, set[int]] = defaultdict(set)
-    for raw in events:
-        task = raw.written_by.get("task")
+    for own, raw in ((reading, raw) for reading in readings for raw in reading.events):
+        task = raw.written_by.get("task", own.source.hints.task)
         if task is None:
             continue
         tasks.add(task)
@@ -138,7 +226,7 @@ def _ranks_of_sources(identity: Identity, readings: list[Reading]) -> None:
         if hints.rank is not None:
             identity.source_rank[reading.source.name] = hints.rank
             continue
-        if hints.local_rank is None:
+        if hints.local_rank is None and not hints.one_process:
             continue
         marks = {
             raw.event.rank
@@ -149,8 +237,9 @@ def _ranks_of_sources(identity: Identity, readings: list[Reading]) -> None:
         if len(marks) == 1:
             rank = marks.pop()
             identity.source_rank[reading.source.name] = rank
-            identity.local_rank[hints.group].setdefault(hints.local_rank, rank)
-            identity.rank_local.setdefault(rank, hints.local_rank)
+            if hints.local_rank is not None:
+                identity.local_rank[hints.group].setdefault(hints.local_rank, rank)
+                identity.rank_local.setdefault(rank, hints.local_rank)
     # what one launcher's file in a folder says holds for the tree below that folder
     owners: dict[str, list[str]] = defaultdict(list)
     for reading in readings:
@@ -172,7 +261,7 @@ def _assume_one_node(identity: Identity, readings: list[Reading]) -> None:
     ranks = {raw.event.rank for reading in readings for raw in reading.events if raw.event.rank is not None}
     if any(local != rank for local, rank in pairs):
         return
-    if nodes - {"node0"} or len(groups) > 1 or len(hosts) > 1:
+    if nodes - {"node0"} or len(groups) > 1 or len(hosts) > 1 or identity.mixed:
         return
     if max(ranks, default=0) >= _USUAL_NODE or (identity.world_size or 0) > _USUAL_NODE:
         return
@@ -197,21 +286,21 @@ def _global_of_local(identity: Identity, place: str, local: int) -> int | None:
 
 def _assign(identity: Identity, reading: Reading, raw: RawEvent) -> None:
     event, hints = raw.event, reading.source.hints
-    place = _place(reading)
+    place = _place(identity, reading, raw)
     if event.rank is None:
         event.rank = _rank_for(identity, reading, raw, place)
     name = reading.source.name
     if event.rank is None and name in identity.source_rank and event.stream not in {"launcher", "scheduler", "kernel"}:
         event.rank = identity.source_rank[name]
-    if event.local_rank is None and event.rank is not None:
-        event.local_rank = hints.local_rank if hints.local_rank is not None else identity.rank_local.get(event.rank)
+    if event.local_rank is None:
+        known = identity.rank_local.get(event.rank) if event.rank is not None else None
+        event.local_rank = hints.local_rank if hints.local_rank is not None else known
     if event.node is None:
         if event.rank is not None and event.rank in identity.rank_node:
             event.node = identity.rank_node[event.rank]
         else:
-            event.node = hints.node or next(
-                (identity.place_node[key] for key in _parents(place) if key in identity.place_node), None
-            )
+            said = (identity.place_node[key] for key in _parents(place) if key in identity.place_node)
+            event.node = next(said, hints.node)
     if event.pid is None and event.rank is not None:
         event.pid = identity.rank_pid.get(event.rank)
 
@@ -220,23 +309,31 @@ def _rank_for(identity: Identity, reading: Reading, raw: RawEvent, place: str) -
     event, by, hints = raw.event, raw.written_by, reading.source.hints
     subject_pid = "pid" in event.told
     if event.pid is not None and (subject_pid or event.stream == "nccl" or "pid" in by):
-        rank = identity.rank_of_pid(event.pid)
+        rank = identity.rank_of_pid(event.pid, place)
         if rank is not None:
             return rank
-        if event.local_rank is None and event.pid in identity.pid_local:
-            return _global_of_local(identity, place, identity.pid_local[event.pid])
+        known = [(at, local) for (at, pid), local in identity.pid_local.items() if pid == event.pid]
+        here = [(at, local) for at, local in known if at == place] or (known if len(known) == 1 else [])
+        if event.local_rank is None and here:
+            return _global_of_local(identity, *here[0])
         if subject_pid and event.local_rank is None:
             return None  # it is about that process, not about the one who wrote the line
     local = event.local_rank if event.local_rank is not None else hints.local_rank
+    if local is None and event.category == "cuda_oom" and event.fields.get("device"):
+        local = event.fields["device"]  # GPU 0 is the only one that a process with one visible GPU sees
     if local is not None:
         rank = _global_of_local(identity, place, local)
         if rank is not None:
             return rank
-    task = event.fields.get("task", by.get("task"))
+    task = event.fields.get("task", by.get("task", hints.task))
     if task is not None and not identity.tasks_are_nodes:
         return int(task)
     group_rank = event.fields.get("group_rank")
     group = event.process_group or ""
+    members = identity.group_ranks.get(group, ())
+    if group_rank is not None and hints.local_rank is None and hints.rank is None and 0 <= group_rank < len(members):
+        event.told.add("group")
+        return int(members[int(group_rank)])
     if (
         group_rank is not None
         and hints.local_rank is None

@@ -110,6 +110,7 @@ ACTIVITIES = (
     "epoch_end",  # the loop over batches is over
     "barrier",  # waiting for the others on purpose
     "compile",  # torch.compile, JIT extensions, autotuning
+    "working",  # a counter went on; of what is not known
     "shutdown",  # the work is done, cleaning up
     "finished",  # the process said that it is done
 )
@@ -277,9 +278,27 @@ class Remedy:
     commands: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One thing to change. ``supports`` holds the categories of failure that it can explain."""
+
+    source: str
+    line: int
+    text: str
+    supports: frozenset[str] = frozenset()
+
+    @property
+    def told(self) -> str:
+        """The advice with its place."""
+        return f"{self.source}:{self.line}: {self.text}"
+
+
 @dataclass(slots=True)
 class Verdict:
-    """The answer. ``ranks`` is empty when no rank is to blame, or when the log does not establish one."""
+    """The answer. ``ranks`` is empty when no rank is to blame, or when the log does not establish one.
+
+    ``advice`` is what the configuration files call for, whatever failed.
+    """
 
     status: str
     category: str
@@ -293,6 +312,7 @@ class Verdict:
     alternatives: list[Alternative] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     remedies: list[Remedy] = field(default_factory=list)
+    advice: list[str] = field(default_factory=list)
     rules: list[str] = field(default_factory=list)
 
 

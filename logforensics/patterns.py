@@ -46,7 +46,8 @@ def remember_from(cache: Path) -> None:
     if _stored:
         return
     with contextlib.suppress(Exception):
-        content = _file(cache).read_bytes()
+        path = _file(cache)
+        content = path.read_bytes() if is_own(path) else b""
         digest, body = content[:32], content[32:]
         if hashlib.sha256(body).digest() == digest:
             _stored.update(pickle.loads(body))
@@ -65,6 +66,12 @@ def remember_in(cache: Path) -> None:
 def _file(cache: Path) -> Path:
     # the stored form is the library's own code, good for this version of it only
     return cache / f"patterns-{regex.__version__}-{sys.implementation.cache_tag}-{sys.byteorder}.bin"
+
+
+def is_own(path: Path) -> bool:
+    """Return whether nobody but this user can have written a cache file: what it holds is trusted as code is."""
+    status = path.stat()
+    return not hasattr(os, "getuid") or (status.st_uid == os.getuid() and not status.st_mode & 0o022)
 
 
 def write_atomically(path: Path, content: bytes) -> None:

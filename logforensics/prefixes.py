@@ -16,6 +16,7 @@ from typing import Any
 
 import regex
 
+from logforensics.carriers import Carrier
 from logforensics.expression import first_characters
 from logforensics.model import FIELDS
 from logforensics.patterns import compiled
@@ -24,6 +25,12 @@ from logforensics.resources import data_text
 LAYERS = ("carrier", "rank", "logger")
 _MOST_PREFIXES = 12
 _LOGGER_OPENING = "2026-11-30 19:11:05,469 "
+# Numbers of processes and machines. A log that claims more of them is damaged, and a list of them would fill memory.
+_MOST = dict.fromkeys(("rank", "group_rank", "task", "peer_rank", "world_size", "joined"), 100_000)
+_MOST |= dict.fromkeys(("local_rank", "local_world_size", "node_rank", "nodes"), 10_000)
+_MOST |= dict.fromkeys(("elapsed_ms", "timeout_ms"), 10**12)  # thirty years
+# Larger is no count but a wrapped -1; it says nothing, and no column of the timeline holds it.
+_LARGEST = (1 << 63) - 1
 _CAPTURE = regex.compile(r"\(\?P<(\w+)>")
 
 _ANSI = regex.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)|[@-Z\\-_])")
@@ -143,8 +150,10 @@ def segments(text: str) -> list[str]:
     return split
 
 
-def peel(line: str) -> Peeled:
+def peel(line: str, learned: Carrier | None = None) -> Peeled:
     """Take the prefixes off one (cleaned) line, outermost first; the first word on a field wins.
+
+    ``learned`` is the file's own prefix, tried where no known one fits.
 
     The outermost ``rank`` mark wins over what stands deeper, except that torch's own ``[rankN]:`` (layer
     "rank") always wins: a carrier's number may count nodes or local ranks.
@@ -154,12 +163,18 @@ def peel(line: str) -> Peeled:
     text = line
     for _ in range(_MOST_PREFIXES):
         choice = _alternation(peeled.logger_mark, text[:1])
-        if choice is None:
-            break
-        pattern, groups = choice
-        match = pattern.match(text)
-        if not match or match.end() == 0:
-            break
+        match = choice[0].match(text) if choice is not None else None
+        if choice is None or not match or match.end() == 0:
+            taken = learned.take(text) if learned is not None else None
+            if taken is None:
+                break
+            learned = None  # it stands there once
+            length, said = taken
+            peeled.fields = {**said, **peeled.fields}
+            carrier += said.items()
+            text = text[length:]
+            continue
+        groups = choice[1]
         prefix = groups[_outer_group(match, groups)]
         for name in prefix.captures:
             raw = match.group(name)
@@ -220,6 +235,9 @@ def typed(name: str, raw: str) -> Any:
     if kind is str:
         return raw
     try:
-        return kind(raw)
+        value = kind(raw)
     except (ValueError, OverflowError):
         return None
+    if kind is int and abs(value) > _MOST.get(name, _LARGEST):
+        return None
+    return value

@@ -9,46 +9,36 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from logforensics.buffer import LogBuffer
 from logforensics.callsites import activity_of
+from logforensics.carriers import learn_carrier
 from logforensics.clock import Stamp, parse_stamp
-from logforensics.engine import Engine, build_engine, scan_buffer
-from logforensics.fold import LOOKED_AT, Fold, HitLine, group_by_line, writer_key
+from logforensics.counters import Counted, learn_steps
+from logforensics.engine import build_engine, scan_buffer
+from logforensics.fold import Fold, HitLine
 from logforensics.model import Event
 from logforensics.places import FoundEvent, LineIndex
 from logforensics.prefixes import Peeled, clean, peel, segments
 from logforensics.records import Traceback, assemble_tracebacks, following, preceding
 from logforensics.signatures import Match, Signature, SignatureSet
 from logforensics.sources import Source
+from logforensics.windows import MANY_RANKS, ONE_RANK, Windows, first_and_last
+
+if TYPE_CHECKING:
+    from logforensics.configs import Config
+    from logforensics.flight_recorder import Dump
 
 _HEADER_TEXT = b"Traceback (most recent call last):"
 _FAILING = {"cause", "either", "symptom", "pointer"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Reach:
-    """How many bytes of a log are read for progress: at its head, at its tail, on either side of a failure.
-
-    Where these hold no progress line, more is read, up to ``most``.
-    """
-
-    head: int
-    tail: int
-    near: int
-    most: int
-
-
-# One rank's own file says all it has to say in a few lines; in a file of many ranks each must get a word in.
-_ONE_RANK = _Reach(4 << 10, 4 << 10, 4 << 10, 64 << 10)
-_MANY_RANKS = _Reach(128 << 10, 512 << 10, 64 << 10, 512 << 10)
-_MOST_WINDOWS = 8
-_ENOUGH_STEPS = 3
-_KEPT_FIRST, _KEPT_LAST = 1, 2
 _STAMP_LINES = 300
+_MOST_COUNTED = 4000
+# Unclaimed lines around which a prefix is looked for, and lines read at each.
+_MOST_SAMPLED, _SAMPLED_LINES = 8, 12
 _MOST_MESSAGE = 600
 _TAIL_LINES = 240
 
@@ -69,13 +59,18 @@ class RawEvent:
 
 @dataclass(slots=True)
 class Reading:
-    """What one source gave. ``hit_lines`` counts the lines that some signature wanted, floods included."""
+    """What one source gave. ``hit_lines`` counts the lines that some signature wanted, floods included.
+
+    ``dump`` and ``config`` are set where the source is no log but a flight recorder's dump or a configuration.
+    """
 
     source: Source
     events: list[RawEvent] = field(default_factory=list)
     hit_lines: int = 0
     first_stamp: Stamp | None = None
     last_stamp: Stamp | None = None
+    dump: Dump | None = None
+    config: Config | None = None
 
 
 class Scanners:
@@ -135,7 +130,7 @@ class _SourceReader:
         self.index = LineIndex(source.path)
         self.stamps: dict[int, Stamp | None] = {}
         self.one_rank = source.hints.rank is not None or source.hints.local_rank is not None
-        self.reach = _ONE_RANK if self.one_rank else _MANY_RANKS
+        self.reach = ONE_RANK if self.one_rank else MANY_RANKS
 
     def read(self, progress: Callable[[int], None] | None) -> Reading:
         fold = Fold(self.buffer)
@@ -143,10 +138,35 @@ class _SourceReader:
             fold.add(hits)
         lines = fold.lines()
         header = self.scanners.header
-        tracebacks = assemble_tracebacks(self.buffer, [line.start for line in lines if header in line.texts])
-        by_start = {block.exception_start: block for block in tracebacks}
+        headers = [line.start for line in lines if header in line.texts]
         self.reading.hit_lines = sum(line.repeats for line in lines)
+        raw = self._failures(lines, headers)
+        claimed = {item.event.offset for item in raw}
+        unknown = [line for line in lines if line.start not in claimed]
+        if unknown and (carrier := learn_carrier(self._around(unknown))):
+            self.buffer.carrier = carrier
+            again = self._failures(lines, headers)
+            if len(again) > len(raw):
+                raw = again
+            else:
+                self.buffer.carrier = None
+        failures = sorted(event.event.offset for event in raw if event.event.role in _FAILING)
+        windows = Windows(self.buffer, self.scanners.window_engine, self.scanners.counts_steps, self.reach, failures)
+        for line in windows.lines(self.one_rank):
+            raw += self._events_of(line, _candidates(line.texts, self.scanners.window), None)
+        if self.source.hints.stream != "kernel" and not any(item.event.role == "progress" for item in raw):
+            raw += self._learned(windows, {item.event.offset for item in raw})
+        raw.sort(key=lambda item: item.event.offset)
+        raw += self._last_lines({item.event.offset for item in raw})
+        raw.sort(key=lambda item: item.event.offset)
+        self._finish(raw)
+        self.reading.events = raw
+        return self.reading
 
+    def _failures(self, lines: list[HitLine], headers: list[int]) -> list[RawEvent]:
+        """Return the events of the lines that were found in the whole file, tracebacks put together."""
+        tracebacks = assemble_tracebacks(self.buffer, headers)
+        by_start = {block.exception_start: block for block in tracebacks}
         raw: list[RawEvent] = []
         claimed: set[int] = set()
         for line in lines:
@@ -158,17 +178,16 @@ class _SourceReader:
             if block.exception_start not in claimed:
                 line = HitLine(block.exception_start, block.exception_end, frozenset())
                 raw += self._events_of(line, self.scanners.set.fallbacks, block)
-        failures = sorted(event.event.offset for event in raw if event.event.role in _FAILING)
-        if self.scanners.window_engine is not None:
-            for line in self._progress_lines(self.scanners.window_engine, failures):
-                candidates = _candidates(line.texts, self.scanners.window)
-                raw += self._events_of(line, candidates, None)
-        raw.sort(key=lambda item: item.event.offset)
-        raw += self._last_lines({item.event.offset for item in raw})
-        raw.sort(key=lambda item: item.event.offset)
-        self._finish(raw)
-        self.reading.events = raw
-        return self.reading
+        return raw
+
+    def _around(self, lines: list[HitLine]) -> Iterable[str]:
+        """Yield lines without their known prefixes: around some that no signature claimed, and of the head."""
+        starts: set[int] = set()
+        chosen = [line.start for line in lines[:: max(1, len(lines) // _MOST_SAMPLED)]][:_MOST_SAMPLED]
+        for place in (0, *chosen):
+            starts.update(begin for begin, _ in self.buffer.lines_after(place - 1, _SAMPLED_LINES))
+        for begin in sorted(starts):
+            yield peel(clean(self.buffer.text(begin, self.buffer.line_bounds(begin)[1]))).text
 
     # -- one line -------------------------------------------------------------------------------------------
 
@@ -176,9 +195,9 @@ class _SourceReader:
         if not candidates:
             return
         whole = clean(self.buffer.text(line.start, line.end, line.place))
-        own = peel(whole)
+        own = peel(whole, self.buffer.carrier)
         for part in segments(whole):
-            peeled = own if part == whole else peel(part)
+            peeled = own if part == whole else peel(part, self.buffer.carrier)
             if part != whole and not peeled.fields and not peeled.carrier:
                 # a bar's tail or a glued line: the line's own prefixes still say who wrote it
                 peeled.fields, peeled.carrier, peeled.stream = dict(own.fields), own.carrier, own.stream
@@ -294,83 +313,41 @@ class _SourceReader:
         if head.count(b":") < 2:
             return None
         for part in segments(clean(head.decode("utf-8", "replace"))):
-            peeled = peel(part)
+            peeled = peel(part, self.buffer.carrier)
             if peeled.stamp is not None and (stamp := parse_stamp(peeled.stamp[1])) is not None:
                 return stamp
         return None
 
     # -- progress -------------------------------------------------------------------------------------------
 
-    def _windows(self, failures: list[int]) -> list[tuple[int, int]]:
-        size = self.buffer.size
-        near = self.reach.near
-        spans = [(0, min(size, self.reach.head)), (self._back(size, self.reach.tail), size)]
-        chosen = (
-            failures
-            if len(failures) <= _MOST_WINDOWS
-            else failures[: _MOST_WINDOWS // 2] + failures[-_MOST_WINDOWS // 2 :]
+    def _learned(self, windows: Windows, claimed: set[int]) -> list[RawEvent]:
+        """Return the first and the last lines of a progress that no signature knows, if the file has one."""
+        found: list[RawEvent] = []
+        spans = windows.spans()
+        counted = learn_steps(
+            line for start, end in spans for line in self._peeled(start, end) if line[0] not in claimed
         )
-        spans += [(self._back(place, near), min(size, place + near)) for place in chosen]
-        spans.sort()
-        merged: list[tuple[int, int]] = []
         for start, end in spans:
-            if merged and start <= merged[-1][1]:
-                merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-            else:
-                merged.append((start, end))
-        # whole lines only
-        return [
-            (
-                self.buffer.line_bounds(start)[0] if start else 0,
-                self.buffer.line_bounds(end)[1] if end < size else size,
-            )
-            for start, end in merged
-        ]
+            for low, high in windows.between_failures(start, end):
+                kept: dict[Any, list[Counted]] = {}
+                for line in counted:
+                    if low <= line.start < high:
+                        writer = tuple(line.peeled.fields.get(key) for key in ("rank", "local_rank", "task", "host"))
+                        kept.setdefault(writer, []).append(line)
+                found += [self._counted(line) for group in kept.values() for line in first_and_last(group)]
+        return found
 
-    def _back(self, end: int, reach: int) -> int:
-        """Return where to start reading before ``end``: far enough back to meet a progress line or two."""
-        engine = self.scanners.window_engine
-        start = max(0, end - reach)
-        while engine is not None and start > 0 and reach < self.reach.most:
-            hits = engine.scan(self.buffer.data[start:end])
-            steps = sum(1 for _, text in hits if self.scanners.counts_steps[text])
-            if steps >= _ENOUGH_STEPS:
-                break
-            reach *= 4
-            start = max(0, end - reach)
-        return start
+    def _peeled(self, start: int, end: int) -> Iterable[tuple[int, int, Peeled]]:
+        for begin, stop in self.buffer.lines_after(start - 1, _MOST_COUNTED, end - start + 1):
+            if stop > begin:
+                yield begin, stop, peel(segments(clean(self.buffer.text(begin, stop)))[-1], self.buffer.carrier)
 
-    def _progress_lines(self, engine: Engine, failures: list[int]) -> list[HitLine]:
-        """Return the first and the last progress lines of each writer between one failure and the next."""
-        lines: list[HitLine] = []
-        for start, end in self._windows(failures):
-            borders = [start, *sorted(place for place in failures if start < place < end), end]
-            hits = [
-                (offset, text) for block in scan_buffer(engine, self.buffer.data, end, start) for offset, text in block
-            ]
-            grouped = list(group_by_line(self.buffer, hits))
-            place = 0
-            for low, high in pairwise(borders):
-                part: list[HitLine] = []
-                while place < len(grouped) and grouped[place].start < high:
-                    if grouped[place].start >= low:
-                        part.append(grouped[place])
-                    place += 1
-                lines += self._ends(part)
-        return lines
-
-    def _ends(self, lines: list[HitLine]) -> list[HitLine]:
-        kept: dict[tuple[frozenset[int], bytes], list[HitLine]] = {}
-        for line in lines:
-            writer = b""
-            if not self.one_rank:
-                writer = writer_key(self.buffer.data[line.start : min(line.end, line.start + LOOKED_AT)])
-            kept.setdefault((line.texts, writer), []).append(line)
-        chosen: list[HitLine] = []
-        for group in kept.values():
-            chosen += group[:_KEPT_FIRST]
-            chosen += group[max(_KEPT_FIRST, len(group) - _KEPT_LAST) :]
-        return chosen
+    def _counted(self, line: Counted) -> RawEvent:
+        raw = self._plain_event(
+            line.start, line.end, line.peeled, kind="progress", signature="progress/learned", role="progress"
+        )
+        raw.event.fields = {"step": line.step, "activity": line.activity}
+        return raw
 
     def _last_lines(self, known: set[int]) -> list[RawEvent]:
         """Return the last line of each writer: of a rank whose log simply stops it is the only evidence."""
@@ -383,26 +360,27 @@ class _SourceReader:
             part = segments(clean(text))[-1]
             if not part.strip():
                 continue
-            peeled = peel(part)
+            peeled = peel(part, self.buffer.carrier)
             identity = tuple(sorted((k, v) for k, v in peeled.fields.items() if k in {"rank", "local_rank", "task"}))
             if identity in seen or (seen and not identity):
                 continue
             seen.add(identity)
             if start not in known:
-                found.append(self._last_line(start, end, peeled))
+                found.append(
+                    self._plain_event(start, end, peeled, kind="notice", signature="log/last-line", role="context")
+                )
             if self.one_rank:
                 break
         return found
 
-    def _last_line(self, start: int, end: int, peeled: Peeled) -> RawEvent:
+    def _plain_event(self, start: int, end: int, peeled: Peeled, **columns: Any) -> RawEvent:
+        """Return an event that no signature made."""
         event = self._new_event(
             start,
-            kind="notice",
-            signature="log/last-line",
-            role="context",
             message=" ".join(peeled.text.split())[:_MOST_MESSAGE],
             stream=self.source.hints.stream or peeled.stream or "stderr",
             attempt=self.source.hints.attempt or 0,
+            **columns,
         )
         for key, column in _COLUMNS.items():
             if key in peeled.fields:

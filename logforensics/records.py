@@ -64,10 +64,15 @@ class Traceback:
     @property
     def where(self) -> str | None:
         """The innermost frame outside libraries: the user's own line."""
-        for frame in reversed(self.frames):
-            if not _LIBRARY.search(frame.path):
-                return f"{frame.path}:{frame.line} in {frame.function}"
-        return None
+        return place_in_code(self.frames)
+
+
+def place_in_code(frames: list[Frame]) -> str | None:
+    """Return the innermost frame outside libraries, as "train.py:113 in train_epoch"; None when there is none."""
+    for frame in reversed(frames):
+        if not _LIBRARY.search(frame.path):
+            return f"{frame.path}:{frame.line} in {frame.function}"
+    return None
 
 
 def looks_like_exception(text: str) -> bool:
@@ -93,7 +98,7 @@ def following(buffer: LogBuffer, end: int, first: Peeled, most: int) -> Iterator
     """
     given = 0
     for start, stop in buffer.lines_after(end, most * 8):
-        peeled = peel(clean(buffer.text(start, stop)))
+        peeled = peel(clean(buffer.text(start, stop)), buffer.carrier)
         if peeled.carrier != first.carrier:
             continue
         if peeled.rank_mark and peeled.fields.get("rank") != first.fields.get("rank"):
@@ -110,7 +115,7 @@ def preceding(buffer: LogBuffer, start: int, first: Peeled, most: int) -> Iterat
     """Yield up to ``most`` earlier lines of the writer of ``first``, nearest first."""
     given = 0
     for begin, stop in buffer.lines_before(start, most * 8):
-        peeled = peel(clean(buffer.text(begin, stop)))
+        peeled = peel(clean(buffer.text(begin, stop)), buffer.carrier)
         if not same_writer(first, peeled):
             continue
         yield peeled
@@ -143,7 +148,7 @@ def _assemble(buffer: LogBuffer, start: int, end: int, used: set[int]) -> list[T
     cut = own.rfind("Original " + TRACEBACK_HEADER)
     nested = cut >= 0
     cut = cut if nested else own.rfind(TRACEBACK_HEADER)
-    first = peel(own)
+    first = peel(own, buffer.carrier)
     if TRACEBACK_HEADER not in first.text or not first.text.replace("Original ", "").strip().startswith("Traceback"):
         first = peel(own[cut:])
     open_headers = [start]
@@ -151,7 +156,7 @@ def _assemble(buffer: LogBuffer, start: int, end: int, used: set[int]) -> list[T
     frames: list[Frame] = []
     strangers = 0
     for begin, stop in buffer.lines_after(end, _MOST_TRACEBACK_LINES, 1 << 18):
-        line = peel(clean(buffer.text(begin, stop)))
+        line = peel(clean(buffer.text(begin, stop)), buffer.carrier)
         text = line.text
         if not text.strip():
             if open_headers or line.logger_mark:
@@ -209,7 +214,7 @@ def _assemble(buffer: LogBuffer, start: int, end: int, used: set[int]) -> list[T
 def _chain_follows(buffer: LogBuffer, stop: int, first: Peeled) -> bool:
     """Return whether the next line with text, after blank ones, is a chain sentence of the same writer."""
     for begin, end in buffer.lines_after(stop - 1, 4):
-        line = peel(clean(buffer.text(begin, end)))
+        line = peel(clean(buffer.text(begin, end)), buffer.carrier)
         if line.text.strip():
             return line.text in _CHAIN and same_writer(first, line)
     return False

@@ -405,19 +405,17 @@ def matching(signatures: list[Signature], line: str) -> list[Match]:
 
     Fallbacks are asked only when nothing else claims it.
     """
-    records = [line] if "\n" in line else segments(line)
+    records = [peel_record(record) for record in ([line] if "\n" in line else segments(line))]
     found: list[Match] = []
-    for record in records:
-        text, first = peel_record(record)
-        later = text[len(first.text) :]
-        for fallback in (False, True):
+    for fallback in (False, True):
+        asked = [signature for signature in signatures if signature.fallback is fallback]
+        for text, first in [] if found else records:
+            later = text[len(first.text) :]
             for reading in first.readings:
-                if not found:
-                    found += [
-                        match
-                        for signature in signatures
-                        if signature.fallback is fallback and (match := signature.match(reading + later)) is not None
-                    ]
+                claims = [match for signature in asked if (match := signature.match(reading + later)) is not None]
+                if claims:
+                    found += claims
+                    break
     return found
 
 

@@ -22,8 +22,7 @@ from typing import IO
 
 import regex
 
-from logforensics.clock import SECOND
-from logforensics.layout import Hints, hints_of
+from logforensics.layout import Hints, hints_of, number_siblings
 from logforensics.model import Note
 from logforensics.paths import Files, InputError, printable
 from logforensics.sniff import SNIFF_BYTES, binary_by_name, is_data_zip, kind_of, utf16_of
@@ -33,10 +32,12 @@ from logforensics.unpack import (
     Stream,
     decompressed,
     file_stream,
+    microseconds,
     packing_of,
     tar_members,
     zip_members,
 )
+from logforensics.wrapped import unwrapper_of
 
 __all__ = ["InputError", "Source", "Sources", "collect"]
 
@@ -109,6 +110,7 @@ class Sources:
     def finish(self) -> None:
         """Put the sources in order and write the shared note."""
         self.found.sort(key=lambda source: _natural(source.name))
+        number_siblings({source.name: source.hints for source in self.found if source.kind == "log"})
         if len(self._binary) == 1:
             self.note(self._binary[0], "a binary file, not a log; skipped")
         elif self._binary:
@@ -174,7 +176,7 @@ def _add_file(sources: Sources, path: Path, name: str, explicit: bool) -> None:
         elif not explicit and binary_by_name(path.name):
             sources.note_binary(name)
         else:
-            _add_regular(sources, path, name, status.st_size, int(status.st_mtime * SECOND), explicit)
+            _add_regular(sources, path, name, status.st_size, microseconds(status.st_mtime), explicit)
     except OSError as error:
         if path.is_symlink() and not path.exists():
             sources.note(name, "a link that leads nowhere; skipped")
@@ -208,7 +210,7 @@ def _add_pipe(sources: Sources, name: str, pipe: IO[bytes]) -> int:
     except OSError as error:
         sources.note(name, f"cannot be read to its end ({error.strerror or error}); read up to there")
     size = path.stat().st_size
-    _add_regular(sources, path, name, size, int(time.time() * SECOND), True)
+    _add_regular(sources, path, name, size, microseconds(time.time()), True)
     return size
 
 
@@ -273,6 +275,8 @@ def _add_plain(sources: Sources, item: _Item, head: bytes) -> None:
     elif item.path is not None and head and not head.strip(b"\0"):
         head = _tail(item.path)  # a rotated log goes on where it was: before that, nothing
     kind = kind_of(item.inner, head, explicit=item.explicit)
+    if unwrap := unwrapper_of(head):
+        item, kind = replace(item, stream=unwrap(item.stream), path=None), "log"
     if kind == "binary":
         sources.note_binary(item.name)
         return

@@ -11,7 +11,8 @@ import json
 from typing import TYPE_CHECKING
 
 from logforensics.clock import SECOND, Stamp
-from logforensics.model import KINDS, ROLES, STREAMS, TIME_BASES, Event
+from logforensics.model import CATEGORIES, KINDS, ROLES, STREAMS, TIME_BASES, Event
+from logforensics.node_clocks import Offset, align_clocks
 
 if TYPE_CHECKING:
     import polars as pl
@@ -23,16 +24,36 @@ if TYPE_CHECKING:
 _WIDE_GAP_US = 120 * SECOND
 
 
-def build_timeline(readings: list[Reading]) -> list[Event]:
-    """Give every event its time and its place in the order; returns them ordered, ``event_id`` set."""
+def build_timeline(readings: list[Reading], corrected: list[Offset] | None = None) -> list[Event]:
+    """Give every event its time and its place in the order; returns them ordered, ``event_id`` set.
+
+    ``corrected`` gets the nodes' clocks that were found to be off.
+    """
+    offsets = _place_all(readings)
+    if corrected is not None:
+        corrected += offsets
+    return _order(readings)
+
+
+def _place_all(readings: list[Reading]) -> list[Offset]:
+    """Give every event its time on the run's common clock, in place; returns how far nodes' clocks were off."""
     common = _known_time([raw for reading in readings for raw in reading.events])
-    keyed: list[tuple[int, int, int, Event]] = []
-    for number, reading in enumerate(readings):
+    for reading in readings:
         own = _known_time(reading.events)
         reference = next((time for time in (own, common) if time is not None), reading.source.mtime_us)
+        near = reference
         for raw in reading.events:
-            _place_in_time(raw, reference)
+            # a time of day without a date is the one next to what stands above it
+            _place_in_time(raw, reference if _dated(raw) else near)
+            near = near if raw.event.time_us is None else raw.event.time_us
         _derive(reading.events)
+    return align_clocks(readings)
+
+
+def _order(readings: list[Reading]) -> list[Event]:
+    """Return all events in causal reading order, ``event_id`` set. They must have their times."""
+    keyed: list[tuple[int, int, int, Event]] = []
+    for number, reading in enumerate(readings):
         latest: dict[int | None, int] = {}
         carried = -(1 << 62)
         for raw in reading.events:
@@ -48,6 +69,10 @@ def build_timeline(readings: list[Reading]) -> list[Event]:
     for event_id, event in enumerate(events):
         event.event_id = event_id
     return events
+
+
+def _dated(raw: RawEvent) -> bool:
+    return all(stamp.dated for stamp in (raw.stamp, raw.before, raw.after) if stamp is not None)
 
 
 def _known_time(items: list[RawEvent]) -> int | None:
@@ -92,8 +117,10 @@ def _derive(items: list[RawEvent]) -> None:
         waited = event.fields.get("elapsed_ms") or event.fields.get("timeout_ms")
         if event.kind != "timeout" or event.time_basis != "bracketed" or not waited or raw.before is None:
             continue
-        if raw.after is None and event.time_us is not None:
-            event.time_us += int(waited) * 1000
+        if event.time_us is not None and (raw.after is None or event.time_error_us > _WIDE_GAP_US):
+            # with a stamp behind it the error is the gap to that one, and it came no later
+            most = int(waited) * 1000
+            event.time_us += most if raw.after is None else min(most, event.time_error_us)
             event.time_basis = "derived"
 
 
@@ -130,7 +157,7 @@ def to_frame(events: list[Event]) -> pl.DataFrame:
         "kind": pl.Series([e.kind for e in events], dtype=pl.Enum(KINDS)),
         "signature": pl.Series([e.signature for e in events], dtype=pl.Categorical),
         "role": pl.Series([e.role for e in events], dtype=pl.Enum(ROLES)),
-        "category": pl.Series([e.category for e in events], dtype=pl.Categorical),
+        "category": pl.Series([e.category for e in events], dtype=pl.Enum(CATEGORIES)),
         "process_group": pl.Series([e.process_group for e in events], dtype=pl.String),
         "sequence": pl.Series([e.sequence for e in events], dtype=pl.Int64),
         "operation": pl.Series([e.operation for e in events], dtype=pl.String),

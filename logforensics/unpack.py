@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from logforensics.clock import SECOND
 
@@ -26,15 +26,19 @@ MOST_UNPACKED = 1 << 30
 MOST_RATIO = 400
 
 _READ_BYTES = 1 << 20
-# Small steps: what a damaged step would have given is lost, and a bomb may fill the memory within one step.
-_STEP_BYTES = 1 << 10
-_PIECE_BYTES = 8 << 10
+# How much is unpacked at a time: of a damaged xz step nothing is left, and zstandard gives all that a step holds at
+# once, which a bomb makes thirty thousand times as much.
+_STEP_BYTES = {"gzip": 32 << 10, "bzip2": 32 << 10, "xz": 4 << 10, "zstandard": 4 << 10}
+_PIECE_BYTES = 64 << 10
 _MOST_XZ_MEMORY = 512 << 20
 
 _CODECS = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstandard"}
 _LOCAL_HEADER = struct.Struct("<4s2xHHHH4xLLHH")
 _LOCAL_MAGIC = b"PK\x03\x04"
 _MOST_DESCRIPTOR = 24
+_TAR_ENDS = (tarfile.EOFHeaderError, tarfile.EmptyHeaderError)  # type: ignore[attr-defined]
+# A file's time beyond this (the year 2100) is no time.
+_LATEST_SECOND = 4_102_444_800
 
 
 class DamageError(Exception):
@@ -104,6 +108,11 @@ class Member:
     trouble: str | None = None
 
 
+def microseconds(seconds: float) -> int:
+    """Return a file's time in microseconds since 1970; 0 for one that cannot be."""
+    return int(seconds * SECOND) if 0 < seconds < _LATEST_SECOND else 0
+
+
 def file_stream(path: Path) -> Stream:
     """Return a file's bytes as they are."""
 
@@ -150,7 +159,7 @@ def _machine(codec: str) -> Any:
 
 def _decompress(stream: Stream, codec: str, magic: bytes, limit: Limit) -> Iterator[bytes]:
     machine = _machine(codec)
-    while block := stream.read(_STEP_BYTES):
+    while block := stream.read(_STEP_BYTES[codec]):
         try:
             for piece in _pieces(machine, block, codec):
                 limit.count(len(piece))
@@ -176,31 +185,36 @@ def _decompress(stream: Stream, codec: str, magic: bytes, limit: Limit) -> Itera
 
 def _pieces(machine: Any, block: bytes, codec: str) -> Iterator[bytes]:
     """Unpack one block in pieces of bounded size."""
-    if codec == "zstandard":  # knows no bound; a step's size has to do
+    if codec == "zstandard":  # knows no bound; the small steps have to do
         yield machine.decompress(block)
     elif codec == "gzip":
-        yield machine.decompress(block, _PIECE_BYTES)
-        while machine.unconsumed_tail and not machine.eof:
-            yield machine.decompress(machine.unconsumed_tail, _PIECE_BYTES)
+        while True:
+            before = machine.copy()
+            try:
+                piece = machine.decompress(block, _PIECE_BYTES)
+            except zlib.error:
+                yield from _up_to_damage(before, block)
+                raise
+            yield piece
+            block = machine.unconsumed_tail
+            if machine.eof or not block:
+                return
     else:
         yield machine.decompress(block, _PIECE_BYTES)
         while not machine.needs_input and not machine.eof:
             yield machine.decompress(b"", _PIECE_BYTES)
 
 
-# -- tar ------------------------------------------------------------------------------------------------------
-
-
-class _TarMember(tarfile.TarInfo):
-    """Keeps what tarfile swallows: that a header in mid-archive is damaged ends the iteration without a word."""
-
-    @classmethod
-    def fromtarfile(cls, archive: tarfile.TarFile) -> _TarMember:
+def _up_to_damage(machine: Any, block: bytes) -> Iterator[bytes]:
+    """Unpack a block in the smallest steps, to have what stands before the byte that is wrong."""
+    for place in range(len(block)):
         try:
-            return super().fromtarfile(archive)
-        except (tarfile.InvalidHeaderError, tarfile.TruncatedHeaderError) as error:  # type: ignore[attr-defined]
-            archive.errors_seen.append(str(error))  # type: ignore[attr-defined]
-            raise
+            yield machine.decompress(block[place : place + 1])
+        except zlib.error:
+            return
+
+
+# -- tar ------------------------------------------------------------------------------------------------------
 
 
 def tar_members(stream: Stream, say: Callable[[str], None]) -> Iterator[Member]:
@@ -208,16 +222,29 @@ def tar_members(stream: Stream, say: Callable[[str], None]) -> Iterator[Member]:
 
     A member's stream must be read before the next member is asked for. Links and devices are left out.
     """
+    damage: list[str] = []
+
+    class Header(tarfile.TarInfo):
+        """Keeps what tarfile swallows: a damaged header in mid-archive ends the iteration without a word."""
+
+        @classmethod
+        def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
+            try:
+                return super().fromtarfile(archive)
+            except tarfile.HeaderError as error:
+                if not isinstance(error, _TAR_ENDS):
+                    damage.append(str(error))
+                raise
+
     try:
-        with tarfile.open(fileobj=stream, mode="r|", tarinfo=_TarMember) as archive:  # type: ignore[call-overload]
-            archive.errors_seen = []
+        with tarfile.open(fileobj=stream, mode="r|", tarinfo=Header) as archive:  # type: ignore[call-overload]
             for member in archive:
                 if member.isfile():
-                    yield Member(member.name, int(member.mtime * SECOND), Stream(_tar_blocks(archive, member)))
-            if archive.errors_seen:
-                say(f"the tar archive is damaged ({archive.errors_seen[0]}); read up to there")
-    except (tarfile.TarError, OSError, EOFError) as error:
-        say(f"the tar archive is cut off or damaged ({error}); read up to there")
+                    yield Member(member.name, microseconds(member.mtime), Stream(_tar_blocks(archive, member)))
+    except Exception as error:  # tarfile lets many an exception of its own parsing through
+        damage.append(str(error))
+    if damage:
+        say(f"the tar archive is cut off or damaged ({damage[0]}); read up to there")
 
 
 def _tar_blocks(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Iterator[bytes]:
@@ -267,7 +294,7 @@ def zip_members(path: Path, limit: Limit, say: Callable[[str], None]) -> Iterato
 def _zip_blocks(archive: zipfile.ZipFile, info: zipfile.ZipInfo, limit: Limit) -> Iterator[bytes]:
     try:
         with archive.open(info) as file:
-            while block := file.read(_PIECE_BYTES):
+            while block := file.read1(_PIECE_BYTES):  # type: ignore[attr-defined]
                 limit.count(len(block))
                 yield block
     except NotImplementedError as error:
@@ -279,7 +306,7 @@ def _zip_blocks(archive: zipfile.ZipFile, info: zipfile.ZipInfo, limit: Limit) -
 def _dos_time(stamp: tuple[int, int, int, int, int, int]) -> int:
     """Return microseconds since 1970 of a zip's local time; 0 for an impossible one."""
     try:
-        return int(time.mktime((*stamp, 0, 0, -1))) * SECOND
+        return microseconds(time.mktime((*stamp, 0, 0, -1)))
     except (ValueError, OverflowError):
         return 0
 
@@ -324,7 +351,7 @@ def _salvaged(path: Path, limit: Limit) -> Iterator[Member]:
 
 def _inflate(file: Any, limit: Limit) -> Iterator[bytes]:
     machine = zlib.decompressobj(wbits=-15)
-    while block := file.read(_STEP_BYTES):
+    while block := file.read(_STEP_BYTES["gzip"]):
         try:
             for piece in _pieces(machine, block, "gzip"):
                 limit.count(len(piece))

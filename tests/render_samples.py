@@ -196,3 +196,63 @@ def hostile() -> Analysis:
     result = analysis_of(firsts, ranks, text=HOSTILE, headline=HOSTILE, nodes=[HOSTILE])
     result.verdict.evidence[0] = replace(result.verdict.evidence[0], source=f"{HOSTILE}/a.log")
     return result
+
+
+def fleet(world: int, per_node: int = 8) -> Analysis:
+    """A large run as it really looks: a rank runs out of memory, one node falls silent, all others wait in vain."""
+    guilty, quiet_node = world // 3, f"node{world // per_node // 2}"
+    events: list[Event] = []
+    ranks: list[RankState] = []
+    for rank in range(world):
+        node = f"node{rank // per_node}"
+        own: dict[str, Any] = {"node": node, "local_rank": rank % per_node, "pid": 4000 + rank}
+        fate = "origin" if rank == guilty else "silent" if node == quiet_node else "timed_out"
+        context = {"kind": "init", "role": "context", "category": None, "signature": "environment/init-done"}
+        events.append(event(rank, f"init done: rank={rank} world={world}", -60, **own, **context))
+        for step in (0, 1, 2, 811, 812):
+            sign = {"kind": "progress", "role": "progress", "category": None, "signature": "progress/step-line"}
+            seconds = step - 813 + rank / world / 10
+            events.append(event(rank, f"step {step} loss 2.{rank % 89}", seconds, line=100 + step, **own, **sign))
+        if fate == "origin":
+            message = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
+            events.append(event(rank, message, 0, line=950, **own, category="cuda_oom", signature="cuda/out-of-memory"))
+        elif fate == "timed_out":
+            wait = {"elapsed_ms": 600_000 + rank % 50, "timeout_ms": 600_000}
+            late = 600.4 + rank / world
+            known = {"fields": wait, "sequence": 4711, "operation": "ALLREDUCE"}
+            events.append(timeout(rank, late, line=960, **own, **known))
+            state = {"kind": "collective", "role": "symptom", "category": None, "signature": "pg_nccl/work-status"}
+            events.append(event(rank, "last enqueued work: 4711, last completed: 4710", late + 0.1, **own, **state))
+            stop = {"kind": "teardown", "role": "teardown", "category": None, "stream": "launcher"}
+            told = f"Sending process {4000 + rank} closing signal SIGTERM"
+            source = f"{node}/launcher.log"
+            signature = "torchelastic/closing-signal"
+            events.append(event(rank, told, 603, source=source, signature=signature, **own, **stop))
+        ranks.append(RankState(rank, node, rank % per_node, 4000 + rank, fate, 812, START + SECOND, why=f"as {fate}"))
+    for node in range(world // per_node):
+        ending = {"kind": "exception", "role": "teardown", "category": None, "stream": "launcher"}
+        source = f"node{node}/launcher.log"
+        events.append(event(None, "ChildFailedError:", 604 + node / 1000, node=f"node{node}", source=source, **ending))
+    firsts = [item for item in events if item.role == "cause" or item.kind == "timeout"]
+    firsts.sort(key=lambda item: item.time_us or 0)
+    analysis = analysis_of(firsts, ranks, text="torch.OutOfMemoryError: CUDA out of memory")
+    analysis.verdict.ranks, analysis.verdict.nodes = [guilty], [f"node{guilty // per_node}"]
+    events.sort(key=lambda item: item.time_us or 0)
+    for number, item in enumerate(events):
+        item.event_id = number
+    analysis.events = events
+    cause = firsts[0]
+    analysis.verdict.category, analysis.verdict.headline = (
+        "cuda_oom",
+        f"Rank {guilty} failed first: it ran out of memory",
+    )
+    analysis.verdict.evidence = [
+        Evidence(cause.source, 950, 950, cause.message, guilty, cause.node, cause.time_us, cause.event_id)
+    ]
+    analysis.chain = [ChainLink(cause.event_id, guilty, cause.time_us, cause.message, "the first failure")]
+    waiting = [state.rank for state in ranks if state.fate == "timed_out"]
+    absent = [state.rank for state in ranks if state.fate != "timed_out"]
+    analysis.collectives = [CollectiveState("0", 4711, "ALLREDUCE", waiting, absent, [], START)]
+    analysis.sources = [Source(f"logs/rank{rank}.log", Path("x"), 50_000, 0, "log", Hints()) for rank in range(world)]
+    analysis.excerpts = {cause.event_id: [(949, "step 812"), (950, cause.message), (951, "")]}
+    return analysis

@@ -1,7 +1,8 @@
-"""The HTML report: one file, no script, nothing fetched, log text inert."""
+"""The HTML report: one file, nothing fetched, log text inert, every fact of the verdict in it."""
 
 from __future__ import annotations
 
+import json
 import re
 from base64 import b64encode
 from hashlib import sha256
@@ -11,9 +12,11 @@ import pytest
 from jinja2 import UndefinedError
 from render_samples import hostile, huge, ordinary
 
-from logforensics.render.html import environment, page_html, to_html
+from logforensics.render.html import environment, to_html
 from logforensics.render.view import build_page, fate_rows
+from logforensics.resources import data_text
 
+OURS = ("early.js", "vendor/echarts.min.js", "timeline.js", "report.js")
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 
 
@@ -46,20 +49,64 @@ class Tags(HTMLParser):
 
 
 @pytest.mark.parametrize("make", [ordinary, huge, hostile])
-def test_the_page_has_no_script_and_refers_to_nothing(make):
-    tags = Tags(to_html(make())).tags
+def test_the_page_refers_to_nothing_outside_itself(make):
+    html = to_html(make())
+    tags = Tags(html).tags
+    ids = {attributes["id"] for _, attributes in tags if "id" in attributes}
 
-    assert not {"script", "link", "img", "iframe", "object", "form", "a", "base"} & {tag for tag, _ in tags}
+    assert not {"link", "img", "iframe", "object", "embed", "base", "svg"} & {tag for tag, _ in tags}
     for tag, attributes in tags:
-        assert not {"href", "src", "style", "action", "data", "srcset"} & set(attributes), tag
+        assert not {"src", "style", "action", "data", "srcset"} & set(attributes), tag
         assert not [name for name in attributes if name.startswith("on")]
+        if "href" in attributes:
+            assert tag == "a" and (attributes["href"] or "")[1:] in ids and (attributes["href"] or "")[0] == "#"
+    assert not re.search("https?://", "".join(re.findall("<(?:style|script).*?</(?:style|script)>", html, re.DOTALL)))
+
+
+def test_no_id_is_used_twice():
+    ids = [attributes["id"] for _, attributes in Tags(to_html(ordinary())).tags if "id" in attributes]
+
+    assert len(ids) == len(set(ids))
+
+
+def test_only_our_own_scripts_are_in_the_page_and_the_policy_names_them_all():
+    html = to_html(hostile())
+    scripts = re.findall("<script>(.*?)</script>", html, re.DOTALL)
+    policy = next(a["content"] for t, a in Tags(html).tags if a.get("http-equiv") == "Content-Security-Policy")
+    allowed = re.search("script-src ([^;]*)", policy or "")
+
+    assert scripts == [data_text("reports", name) for name in OURS]
+    assert allowed is not None
+    assert allowed[1].split() == [f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'" for text in scripts]
+    assert "unsafe" not in (policy or "")
+
+
+def test_the_vendored_script_needs_no_eval_and_says_whose_it_is():
+    script = data_text("reports", "vendor/echarts.min.js")
+    readme = data_text("reports", "vendor/README.md")
+    version = re.search(r"Apache ECharts (\d+\.\d+\.\d+)", script[:2000])
+
+    assert not re.search(r"\beval\(|new Function|\bFunction\(", script)
+    assert version is not None and f"echarts@{version[1]}" in readme
+    for name in re.findall(r"LICENSE\.\w+\.txt|NOTICE\.\w+\.txt", readme):
+        assert data_text("reports", f"vendor/{name}")
+
+
+def test_values_for_the_scripts_cannot_end_their_element():
+    html = to_html(hostile())
+    blocks = re.findall('<script type="application/json"[^>]*>(.*?)</script>', html, re.DOTALL)
+
+    assert len(blocks) == 2
+    for block in blocks:
+        assert not set("<>&") & set(block)
+        json.loads(block)
 
 
 def test_log_text_is_shown_as_text():
     html = to_html(hostile())
     page = Tags(html)
 
-    assert "<script" not in html
+    assert "<script>alert" not in html
     assert "<script>alert(1)</script>" in page.text
     assert "{{ 7*7 }}" in page.text and "49 {%" not in page.text
     assert "[bold red]boom[/bold red]" in page.text
@@ -82,7 +129,7 @@ def test_the_policy_allows_this_style_and_nothing_else():
 def test_the_style_serves_dark_rooms_paper_and_phones():
     html = to_html(ordinary())
 
-    for piece in ("prefers-color-scheme: dark", "@media print", "max-width: 40rem", 'name="viewport"'):
+    for piece in ("prefers-color-scheme: dark", "@media print", "max-width: 44rem", 'name="viewport"'):
         assert piece in html
 
 
@@ -94,13 +141,13 @@ def test_all_facts_of_the_verdict_are_on_the_page():
         "user_exception",
         "in the middle of training",
         "rank 1 on node0",
-        "high (the logs show it)",
+        "high the logs show it",
         "logs/rank1.log:10-11",
         "10 min 00 s before",
         "the others wait",
         "stopped by the launcher",
         "ALLREDUCE number 100",
-        "never entered: rank 1",
+        "Never entered rank 1",
         "Read ValueError: boom",
         "echo 'ValueError: boom'",
         "no log of rank 7",
@@ -109,10 +156,6 @@ def test_all_facts_of_the_verdict_are_on_the_page():
         "could not be read",
     ):
         assert piece in text, piece
-
-
-def test_thousands_of_ranks_make_a_small_page():
-    assert len(to_html(huge(4096))) < 60_000
 
 
 def test_a_run_without_failure_makes_a_page_too():
@@ -136,7 +179,6 @@ def test_an_undefined_name_in_the_template_is_an_error():
 def test_the_page_is_built_of_plain_values():
     page = build_page(ordinary())
 
-    assert page_html(page) == to_html(ordinary())
     assert [row.fate for row in page.fates] == ["origin", "timed_out", "torn_down"]
     assert page.fates[1].ranks == "0, 2"
     assert page.fates[1].last_step == "41-42"

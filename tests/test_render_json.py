@@ -88,7 +88,7 @@ def test_the_keys_are_those_of_the_contract():
     assert report["schema"] == "logforensics.analysis/1"
     assert report["version"] == __version__
     assert {"status", "category", "ranks", "nodes", "phase", "confidence", "headline", "explanation", "evidence"} | {
-        "alternatives", "missing", "remedies", "rules",
+        "alternatives", "missing", "advice", "remedies", "rules",
     } == set(report["verdict"])  # fmt: skip
     assert report["run"]["sources"][0] == {"name": "logs/rank1.log", "size": 1234, "kind": "log", "events": 1}
 

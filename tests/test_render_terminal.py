@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import shlex
+import subprocess
+import sys
 
 import pytest
 from render_samples import HOSTILE, event, hostile, huge, ordinary, timeout
@@ -122,6 +125,24 @@ def test_without_utf8_the_consoles_own_characters_are_used(make, encoding, timel
     assert not set("─│╭▸…•") & set(text)
 
 
+@pytest.mark.parametrize(("encoding", "width"), [("ascii", 80), ("cp1252", 200)])
+def test_the_program_prints_on_any_console(tmp_path, encoding, width):
+    log = tmp_path / "rank0.log"
+    log.write_text('Traceback (most recent call last):\n  File "x.py", line 1\nValueError: größe → 漢字 🙂\n', "utf-8")
+    environment = {**os.environ, "PYTHONIOENCODING": encoding, "COLUMNS": str(width), "NO_COLOR": "1", "TERM": "xterm"}
+
+    for command in ("analyze", "timeline"):
+        done = subprocess.run(
+            [sys.executable, "-m", "logforensics", command, str(log)], env=environment, capture_output=True, check=True
+        )
+        text = done.stdout.decode(encoding)
+
+        assert done.stderr == b""
+        assert ("größe" if encoding == "cp1252" else "gr\\xf6\\xdfe") in text
+        assert "\\u6f22\\u5b57" in text and "\\U0001f642" in text and "\x1b" not in text
+        assert max(map(len, text.splitlines())) <= width
+
+
 def test_many_ranks_are_folded_into_few_rows():
     text = shown(huge(2048), width=80)
 
@@ -170,7 +191,7 @@ def test_a_line_copied_by_the_launcher_is_one_quote_with_two_places():
 
 def test_an_evidence_without_an_excerpt_shows_its_line():
     analysis = ordinary()
-    del analysis.excerpts
+    analysis.excerpts = {}
 
     assert "    ValueError: boom" in shown(analysis)
 

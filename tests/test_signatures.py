@@ -56,7 +56,7 @@ def stacked(record: str, number: int) -> list[str]:
     """Return a record behind some of the pairs of prefixes; the next number has the next pairs."""
     inner = list(behind_prefixes(record))
     pairs = list(product(range(len(OUTER)), range(len(inner))))
-    chosen = [pairs[(number * PAIRS + step) * 7 % len(pairs)] for step in range(PAIRS)]
+    chosen = [pairs[(number * PAIRS + step) * 1009 % len(pairs)] for step in range(PAIRS)]
     return [on_each_line(OUTER[outer], inner[place]) for outer, place in chosen]
 
 

@@ -63,12 +63,17 @@ def check(
         from logforensics.checking.documents import to_markdown
 
         quiet |= write_text(markdown, to_markdown(results))
+    from logforensics.checking.annotations import annotations_of
+    from logforensics.render.github import annotate, commands_stopped
+
+    annotate(annotations_of(results), quiet=quiet)
     if not quiet:
         from rich.console import Console
 
         from logforensics.checking.report import print_check
 
-        print_check(results, Console(soft_wrap=False), everything=everything)
+        with commands_stopped():
+            print_check(results, Console(soft_wrap=False), everything=everything)
     if any(result.state in REGRESSIONS for result in results):
         raise typer.Exit(1)
 

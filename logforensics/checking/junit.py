@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 from logforensics.checking.fixtures import Checked
 from logforensics.checking.report import reason_of, rows_of
+from logforensics.render.junit import document
 
 
 def to_junit(results: Sequence[Checked]) -> str:
@@ -23,11 +24,7 @@ def to_junit(results: Sequence[Checked]) -> str:
     )
     for result in results:
         _case(suite, result)
-    root = ElementTree.Element("testsuites")
-    root.append(suite)
-    ElementTree.indent(root)
-    body = ElementTree.tostring(root, encoding="unicode")
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
+    return document(suite)
 
 
 def _case(suite: ElementTree.Element, result: Checked) -> None:

@@ -64,6 +64,9 @@ def _missed(incident: Incident, facts: Facts) -> str:
 def _waits(facts: Facts, cause: str) -> list[ChainLink]:
     timeout = facts.first_timeout
     start = issue_time(timeout) if timeout is not None else None
+    if timeout is None:
+        timeout = next((event for event in facts.recorder if event.role == "symptom"), None) if facts.recorded else None
+        start = timeout.time_us if timeout is not None else None
     if timeout is None or start is None:
         return []
     operation = timeout.operation or _("a collective")

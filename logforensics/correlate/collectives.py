@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from logforensics.correlate.facts import Facts, ranks_in
+from logforensics.correlate.recorder import GroupState
 from logforensics.model import CollectiveState, Event
 from logforensics.timeline import issue_time
 
@@ -38,6 +39,7 @@ class Stuck:
     absent: list[int] = field(default_factory=list)
     outliers: list[Call] = field(default_factory=list)
     told: list[Event] = field(default_factory=list)  # lines that name the absent ranks
+    recorded: GroupState | None = None  # what the flight recorder's dumps say, where it rests on them
 
     @property
     def waiting(self) -> list[int]:
@@ -48,7 +50,7 @@ class Stuck:
         """The public form."""
         sequences = Counter(call.sequence for call in self.calls if call.sequence is not None)
         operations = Counter(call.operation for call in self.calls if call.operation)
-        starts = [start for call in self.calls if (start := issue_time(call.event)) is not None]
+        starts = [start for call in self.calls if (start := _issued(call.event)) is not None]
         return CollectiveState(
             process_group=self.group,
             sequence=sequences.most_common(1)[0][0] if sequences else None,
@@ -67,6 +69,11 @@ class Stuck:
             ],
             issued_us=min(starts) if starts else None,
         )
+
+
+def _issued(event: Event) -> int | None:
+    """When a call was issued: the recorder has that moment, a timeout's line comes later."""
+    return event.time_us if event.stream == "flight_recorder" else issue_time(event)
 
 
 def find_stuck(facts: Facts) -> list[Stuck]:

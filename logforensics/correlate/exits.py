@@ -12,6 +12,8 @@ from logforensics.model import Event
 # Growth of the reported host memory that makes a later SIGKILL look like the kernel's.
 _GROWTH = 1.2
 
+# Ray knows that a process is gone, and no more.
+_DIED = {"SYSTEM_ERROR"}
 _CRASH = {11: "segfault", 4: "segfault", 8: "segfault", 7: "segfault"}
 
 
@@ -19,7 +21,12 @@ def find_exits(facts: Facts) -> list[Incident]:
     """Return an incident for each rank whose exit code shows a failure that nothing else explains."""
     incidents: list[Incident] = []
     for rank, own in sorted(facts.ranks.items()):
-        if own.exit_code is None or own.causes:
+        if any(cause.category != "unknown_exit" for cause in own.causes):
+            continue
+        if own.exit_code is None:
+            died = [event for event in own.exits if event.fields.get("status") in _DIED]
+            if died and not own.victim:
+                incidents.append(_died(rank, died, own))
             continue
         incident = _of_rank(rank, own, facts)
         if incident:
@@ -30,6 +37,18 @@ def find_exits(facts: Facts) -> list[Incident]:
     first = _first_reported(facts)
     incidents.sort(key=lambda item: (item.ranks != [first], item.tier, item.first.event_id))
     return incidents
+
+
+def _died(rank: int, told: list[Event], own: RankFacts) -> Incident:
+    said = [own.last_said] if own.last_said else []
+    return Incident(
+        "unknown_exit",
+        [*told, *said],
+        [rank],
+        "died-without-a-code",
+        why=[_("the process of rank {rank} died; nothing says of what").format(rank=rank)],
+        confidence="medium",
+    )
 
 
 def _first_reported(facts: Facts) -> int | None:
@@ -136,7 +155,8 @@ def unexplained_exit(facts: Facts) -> Incident | None:
     """A launcher reports a failure, and nothing says whose or why: never a run without a failure."""
     told = [event for event in facts.exits if exit_code_of(event) not in {None, 0}]
     codes = {exit_code_of(event) for event in told}
-    told += [event for event in facts.teardowns if event.kind == "exception"]  # "ChildFailedError", its table cut off
+    # "ChildFailedError", its table cut off
+    told += [e for e in facts.teardowns if e.kind == "exception" and e.fields.get("activity") == "launch"]
     if not told:
         return None
     stopped = bool(codes) and codes <= {-15, -2, -1}
@@ -156,7 +176,12 @@ def unexplained_exit(facts: Facts) -> Incident | None:
 
 def _nameless(facts: Facts) -> Incident | None:
     """A launcher that reports an exit code without saying whose (DeepSpeed's): the rank that shows no symptom."""
-    told = [e for e in facts.exits if e.rank is None and exit_code_of(e) not in {None, 0, -15}]
+    # a watchdog aborts (-6) the ranks that waited: that is no culprit's code
+    told = [
+        event
+        for event in facts.exits
+        if event.rank is None and "ranks" not in event.fields and exit_code_of(event) not in {None, 0, -15, -6}
+    ]
     if not told or any(own.causes for own in facts.ranks.values()):
         return None
     silent = [rank for rank, own in sorted(facts.ranks.items()) if not own.victim and not own.exits]

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from logforensics.clock import SECOND
+from logforensics.correlate.recorder import GroupState
 from logforensics.identity import Identity
 from logforensics.model import Event
 from logforensics.timeline import issue_time
@@ -16,7 +18,23 @@ from logforensics.timeline import issue_time
 _TRAINING = {None, "training"}
 # Signals that end a process by its own fault or by a killer, as opposed to an orderly stop.
 _STOP_SIGNALS = {15, 2, 1}
+# How shells and schedulers spell them.
+_SIGNAL_WORDS = {
+    "hangup": 1,
+    "interrupt": 2,
+    "illegal instruction": 4,
+    "aborted": 6,
+    "bus error": 7,
+    "floating point exception": 8,
+    "killed": 9,
+    "segmentation fault": 11,
+    "terminated": 15,
+}
+_MILD = {"I", "W", "INFO", "WARNING", "WARN"}
+_BEFORE_US, _AFTER_US = 120 * SECOND, 900 * SECOND
 _LOST_PEER = {"network", "exception", "teardown"}
+# A rank may print a step or two behind a collective that its GPU has not done yet; not for longer than this.
+_RUN_AHEAD_US = 60 * SECOND
 
 
 @dataclass(slots=True)
@@ -33,6 +51,7 @@ class RankFacts:
     progress: list[Event] = field(default_factory=list)
     activities: list[Event] = field(default_factory=list)
     status: Event | None = None  # the last line that counts enqueued and completed collectives
+    kept_waiting: bool = False  # the flight recorder shows it in a collective that others did not join
 
     @property
     def last_step(self) -> int | None:
@@ -63,7 +82,7 @@ class RankFacts:
     @property
     def victim(self) -> bool:
         """Whether it shows another's failure: waited in vain or lost its peer."""
-        return bool(self.timeouts or self.lost_peer)
+        return bool(self.timeouts or self.lost_peer or self.kept_waiting)
 
 
 @dataclass(slots=True)
@@ -83,6 +102,8 @@ class Facts:
     progress: list[Event] = field(default_factory=list)
     activities: list[Event] = field(default_factory=list)
     finished: list[Event] = field(default_factory=list)
+    recorder: list[Event] = field(default_factory=list)  # calls of the flight recorder's dumps
+    recorded: list[GroupState] = field(default_factory=list)  # what these dumps say together
 
     @property
     def first_timeout(self) -> Event | None:
@@ -121,7 +142,7 @@ class Facts:
 
 def wrote(event: Event) -> bool:
     """Return whether the rank of an event wrote the line itself (and not a launcher about it)."""
-    return event.stream not in {"launcher", "scheduler", "kernel"} and not (
+    return event.stream not in {"launcher", "scheduler", "kernel", "flight_recorder", "config"} and not (
         event.role in {"pointer", "teardown"} and "mark" not in event.told
     )
 
@@ -145,9 +166,14 @@ def exit_code_of(event: Event) -> int | None:
 def _signal_number(event: Event) -> int:
     """The number of the signal that an exit line names; 0 when it names none that is known."""
     name = str(event.fields.get("signal", ""))
-    if name.isdigit():
+    if name.isdecimal() and len(name) < 4:
         return int(name)
-    return signal.Signals[name].value if name in signal.Signals.__members__ else 0
+    if name in signal.Signals.__members__:
+        return signal.Signals[name].value
+    return _SIGNAL_WORDS.get(name.lower(), 0)
+
+
+_MOST_DIGITS = 5  # of a rank; a longer number is none, and a range up to it would fill memory
 
 
 def ranks_in(text: Any) -> list[int]:
@@ -155,24 +181,27 @@ def ranks_in(text: Any) -> list[int]:
     found: set[int] = set()
     for part in str(text).replace("[", " ").replace("]", " ").replace(",", " ").split():
         low, dash, high = part.partition("-")
-        if low.isdigit():
-            if dash and high.isdigit() and int(high) - int(low) < 100_000:
+        if low.isdecimal() and len(low) <= _MOST_DIGITS:
+            if dash and high.isdecimal() and len(high) <= _MOST_DIGITS:
                 found.update(range(int(low), int(high) + 1))
             else:
                 found.add(int(low))
     return sorted(found)
 
 
-def gather(events: list[Event], identity: Identity) -> Facts:
-    """Sort the events of one attempt. They must be in timeline order."""
-    facts = Facts(events, identity, identity.world_size)
+def gather(events: list[Event], identity: Identity, recorded: list[GroupState] | None = None) -> Facts:
+    """Sort the events of one attempt. They must be in timeline order. ``recorded`` is what its dumps say together."""
+    facts = Facts(events, identity, identity.world_size, recorded=recorded or [])
     by_rank: dict[int, RankFacts] = {}
     stopped_pids: dict[int, list[Event]] = defaultdict(list)
-    for event in events:
+    for event in _of_this_run(events):
         own = by_rank.setdefault(event.rank, RankFacts(event.rank)) if event.rank is not None else None
         if own:
             own.events.append(event)
         _sort(event, facts, own)
+        if event.kind == "exit" and event.rank is None and "ranks" in event.fields and not identity.tasks_are_nodes:
+            for rank in ranks_in(event.fields["ranks"]):  # "tasks 3,5: Aborted"
+                by_rank.setdefault(rank, RankFacts(rank)).exits.append(event)
         if event.role == "teardown" and event.pid is not None:
             stopped_pids[event.pid].append(event)
     for rank, own in by_rank.items():
@@ -180,15 +209,51 @@ def gather(events: list[Event], identity: Identity) -> Facts:
         if pid is not None:
             own.stopped += [event for event in stopped_pids.get(pid, []) if event not in own.stopped]
     facts.ranks = by_rank
+    facts.recorded = [state for state in facts.recorded if not _got_over(state, facts)]
+    for state in facts.recorded:
+        kept = [*state.agreed, *(state.waiting if state.absent and not state.crossed else ())]
+        for rank in kept:
+            if rank in by_rank:
+                by_rank[rank].kept_waiting = True
     return facts
+
+
+def _got_over(state: GroupState, facts: Facts) -> bool:
+    """Whether what the dumps show as stuck was only slow: the logs show work or a good end long after it."""
+    failed = facts.causes or facts.timeouts or facts.symptoms or any(exit_code_of(e) for e in facts.exits)
+    ranks = set(state.entered)
+    if not failed and any(event.rank in ranks or event.rank is None for event in facts.finished):
+        return True
+    calls = [e for e in facts.recorder if e.rank in ranks and e.role != "context" and e.time_us is not None]
+    last = max(calls, key=lambda event: event.time_us or 0, default=None)
+    return last is not None and any(
+        event.rank in ranks
+        and is_training_step(event)
+        and event.time_us is not None
+        and event.time_us - (last.time_us or 0) > _RUN_AHEAD_US + event.time_error_us + last.time_error_us
+        for event in facts.progress
+    )
+
+
+def _of_this_run(events: list[Event]) -> list[Event]:
+    """A machine's log covers days: what it says long before or after this run is about somebody else."""
+    times = [e.time_us for e in events if e.time_us is not None and e.stream not in {"kernel", "scheduler"}]
+    if not times:
+        return events
+    first, last = min(times) - _BEFORE_US, max(times) + _AFTER_US
+    return [e for e in events if e.stream != "kernel" or e.time_us is None or first <= e.time_us <= last]
 
 
 def _sort(event: Event, facts: Facts, own: RankFacts | None) -> None:
     role = event.role
-    if role in {"cause", "either"}:
+    if event.stream == "flight_recorder":
+        facts.recorder.append(event)
+    elif role in {"cause", "either"}:
         facts.causes.append(event)
         if own:
             own.causes.append(event)
+    elif role == "symptom" and facts.finished and event.kind != "timeout" and event.fields.get("severity") in _MILD:
+        return  # a connection that ends when the work is done
     elif role == "symptom":
         target = (
             (facts.timeouts, own.timeouts if own else None)
@@ -221,7 +286,7 @@ def _sort(event: Event, facts: Facts, own: RankFacts | None) -> None:
         facts.activities.append(event)
         if own:
             own.activities.append(event)
-        if event.fields["activity"] == "finished":
+        if event.fields["activity"] == "finished" or event.fields.get("status") == "SUCCEEDED":
             facts.finished.append(event)
 
 

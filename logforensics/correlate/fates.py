@@ -51,6 +51,8 @@ def _fate(rank: int, own: RankFacts, facts: Facts, incident: Incident) -> tuple[
         return "origin", incident.why[0] if incident.why else _("it failed first")
     if own.timeouts:
         return "timed_out", _("it waited for the others until the timeout")
+    if own.kept_waiting:
+        return "timed_out", _("the flight recorder shows it in a collective that others did not join")
     if own.symptoms:
         return "peer_lost", _("it lost its connection to a peer")
     if own.stopped or own.exit_code in {-15, -2} or (own.exit_code == -9 and incident.tier == 0):

@@ -61,7 +61,6 @@ class Incident:
                 event is not self.leading,
                 event.fields.get("error_file", False),
                 {"cause": 0, "either": 1}.get(event.role, 2),
-                event.fields.get("chained") == "context" and event.category != "user_exception",
                 event.rank is None and (event.signature in named or (outside and event.stream in _OUTSIDE)),
                 event.event_id,
             ),

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 
 from logforensics.clock import SECOND
-from logforensics.correlate.facts import Facts, distinct, exit_code_of, is_training_step, wrote
+from logforensics.correlate.facts import Facts, distinct, exit_code_of, ranks_in
 from logforensics.correlate.incident import OWN_FAILURE, Incident, before
+from logforensics.correlate.survival import survived
 from logforensics.language import _
 from logforensics.model import Event
 
 # The same fault on several ranks within this time is one incident (a bad config, a full disk), not a race.
 SAME_MOMENT_US = 15 * SECOND
-# So many further steps of another rank show that the failed one went on too: they train in step.
-_STEPS_TOGETHER = 3
 
 # What a bare exception is, by what the process was doing when it came.
 _BY_ACTIVITY = {
@@ -36,8 +35,8 @@ def category_of(event: Event) -> str:
 
 def find_incidents(facts: Facts) -> tuple[list[Incident], list[Event]]:
     """Return the incidents among the failures, earliest first, and the failures that the run survived."""
-    survived = [event for event in facts.causes if _survived(event, facts)]
-    gone = {id(event) for event in survived}
+    over = [event for event in facts.causes if survived(event, facts)]
+    gone = {id(event) for event in over}
     alive = [event for event in facts.causes if id(event) not in gone]
     alive = _best_of_chains(alive, facts)
     incidents = [_incident(group) for group in _per_writer(alive)]
@@ -49,71 +48,11 @@ def find_incidents(facts: Facts) -> tuple[list[Incident], list[Event]]:
     for incident in merged:
         _blame_peers(incident, facts)
         _outvoted(incident)
+        _named_by_all(incident, facts)
     merged.sort(key=lambda incident: incident.first.event_id)
     for incident in merged:
         incident.consequence_of = _consequence(incident, facts)
-    return merged, survived
-
-
-# -- survived ---------------------------------------------------------------------------------------------------
-
-
-def _survived(event: Event, facts: Facts) -> bool:
-    """A failure followed by that rank's progress was caught and got over, in whatever loop."""
-    if event.fields.get("scope") in {"run", "node"} or not wrote(event):
-        return False
-    if event.fields.get("raised") and "mark" in event.told:
-        return False  # torch marks tracebacks in sys.excepthook: this one reached the top and ended the process
-    later = [
-        other
-        for other in facts.progress
-        if other.event_id > event.event_id and is_training_step(other) and before(event, other) is not False
-    ]
-    if not later and not facts.finished:
-        return False
-    if any(
-        other.event_id > event.event_id
-        and (other.rank == event.rank or other.rank is None)
-        and other.attempt == event.attempt
-        for other in facts.finished
-    ) and not _fatal_exit(event.rank, facts):
-        return True
-    own = [other for other in later if other.rank == event.rank and event.rank is not None]
-    if _advances(own, _last_step_before(event, facts, event.rank)) >= 1:
-        return True
-    others = [other for other in later if other.rank is None or other.rank != event.rank]
-    by_rank: dict[int | None, list[Event]] = defaultdict(list)
-    for other in others:
-        by_rank[other.rank].append(other)
-    return any(
-        _advances(group, _last_step_before(event, facts, rank)) >= _STEPS_TOGETHER for rank, group in by_rank.items()
-    )
-
-
-def _fatal_exit(rank: int | None, facts: Facts) -> bool:
-    codes = [exit_code_of(e) for e in facts.exits if rank is None or e.rank in {rank, None}]
-    return any(code not in {None, 0} for code in codes)
-
-
-def _last_step_before(event: Event, facts: Facts, rank: int | None) -> dict[str, int]:
-    """The last step of each counter (signature) before an event."""
-    last: dict[str, int] = {}
-    for other in facts.progress:
-        if other.event_id >= event.event_id:
-            break
-        if other.rank == rank and "step" in other.fields:
-            last[other.signature] = other.fields["step"]
-    return last
-
-
-def _advances(later: list[Event], last: dict[str, int]) -> int:
-    """How many steps the furthest counter went on behind the failure."""
-    most = 0
-    for other in later:
-        step = other.fields.get("step")
-        if step is not None and other.signature in last:
-            most = max(most, step - last[other.signature])
-    return most
+    return merged, over
 
 
 def _begin_of_decay(incident: Incident, facts: Facts) -> None:
@@ -165,6 +104,8 @@ def _best_of_chains(events: list[Event], facts: Facts) -> list[Event]:
             chain = open_chain[key] = [event]
         if chain is not None and not event.fields.get("chained"):
             best = max(chain, key=_specific)
+            if event.role == "symptom" and event.kind == "collective":
+                best = event  # a call that needs all ranks failed: what happened inside it is what that looked like
             # what tells of the same failure stays, as more evidence of it
             dropped.update(id(link) for link in chain if category_of(link) != category_of(best))
             del open_chain[key]
@@ -233,6 +174,9 @@ def failed_ranks(facts: Facts) -> list[int]:
 
 def _attribute(incidents: list[Incident], facts: Facts) -> None:
     """Give a failure that names no rank to the rank that the launcher saw fail, when only one can be meant."""
+    for incident in incidents:
+        if not incident.ranks and incident.scope in {"rank", "node"}:
+            incident.ranks = _everyone(incident, facts) or _of_nodes(incident, facts)
     nameless = [incident for incident in incidents if not incident.ranks and incident.scope == "rank"]
     if not nameless:
         return
@@ -252,6 +196,41 @@ def _attribute(incidents: list[Incident], facts: Facts) -> None:
         elif len(others) == 1 and len(facts.expected) > 1 and times <= 1 and incident.tier == 0:
             incident.ranks = others
             incident.why.append(_("the failure names no rank; every other rank shows that it lost a peer"))
+
+
+def _raised(events: list[Event]) -> int:
+    """How many processes raised it: each prints its traceback once, links of a chain aside."""
+    return sum(event.repeats for event in events if event.fields.get("raised") and not event.fields.get("chained"))
+
+
+def _everyone(incident: Incident, facts: Facts) -> list[int]:
+    """As many tracebacks as there are processes: it happened on all of them."""
+    told = [event for event in (*facts.exits, *facts.teardowns) if event.pid is not None]
+    one_launcher = len({event.source for event in told}) == 1 and told[0].source not in facts.identity.mixed
+    size = facts.world_size or (len({event.pid for event in told}) if one_launcher else 0)
+    return list(range(size)) if size > 1 and _raised(incident.events) == size else []
+
+
+def _of_nodes(incident: Incident, facts: Facts) -> list[int]:
+    """Failures that name their host only: its ranks, as far as they show nothing else."""
+    by_node: dict[str, list[Event]] = defaultdict(list)
+    for event in incident.events:
+        if event.node is not None:
+            by_node[event.node].append(event)
+    found: set[int] = set()
+    for node, events in by_node.items():
+        members = facts.identity.node_ranks.get(node, [])
+        spared = [rank for rank in members if not (rank in facts.ranks and facts.ranks[rank].victim)]
+        times = _raised(events)
+        if members and times >= len(members):
+            found.update(range(members[0], members[0] + times) if members[0] % times == 0 else members)
+            continue
+        incident.confidence = "medium"
+        if incident.scope == "node":
+            found.update(members)
+        elif (times > 1 and times * 2 >= len(spared)) or (times == 1 and len(spared) == 1):
+            found.update(spared)
+    return sorted(found)
 
 
 def _merge_ranks(incidents: list[Incident]) -> list[Incident]:
@@ -277,6 +256,15 @@ def _stopped_from_outside(incidents: list[Incident], facts: Facts) -> None:
     if told or everyone:
         for incident in stops:
             incident.scope, incident.ranks = "run", []
+
+
+def _named_by_all(incident: Incident, facts: Facts) -> None:
+    """An exception that every rank raises, and that says on which ranks it really happened."""
+    told = [*incident.events, *(event for event in facts.pointers if event.category == incident.category)]
+    named = {rank for event in told for rank in ranks_in(event.fields.get("ranks", ""))}
+    if incident.rule == OWN_FAILURE and named and named < set(incident.ranks):
+        incident.ranks = sorted(named)
+        incident.why.append(_("every rank raised it; the message names the ranks on which it happened"))
 
 
 def _outvoted(incident: Incident) -> None:
@@ -311,8 +299,8 @@ def _same_fault(one: Incident, other: Incident) -> bool:
     if one.category != other.category or one.scope != other.scope:
         return False
     first, second = one.first, other.first
-    if first.attempt != second.attempt:
-        return False
+    if first.attempt != second.attempt or one.tier != other.tier:
+        return False  # what may be a consequence does not make a cause wider
     if one.category in {"user_exception", "unknown_exit"} and _words(first) != _words(second):
         return False
     if first.time_us is None or second.time_us is None:

@@ -29,7 +29,12 @@ def what_is_missing(facts: Facts, incident: Incident, sources: Sources, readings
                 "what the missing rank was doing: run `py-spy dump --pid <pid>` on it while it hangs, or set "
                 "TORCH_FR_BUFFER_SIZE=2000 (TORCH_NCCL_TRACE_BUFFER_SIZE in older torch) and add the dumps"
             )
+            if not facts.recorded
+            else _("what the missing rank was doing: run `py-spy dump --pid <pid>` on it while it hangs")
         )
+    unseen = sorted({rank for state in facts.recorded for rank in state.unseen})
+    if unseen:
+        lines.append(_("no flight recorder dump of {ranks}").format(ranks=name_ranks(unseen)))
     if incident.status == "undetermined" and incident.category == "unknown_exit" and incident.ranks:
         lines.append(
             _("why {ranks} left: the exit code, and a log line where the loop ends").format(

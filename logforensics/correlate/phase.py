@@ -45,9 +45,12 @@ def phase_of(incident: Incident, facts: Facts) -> str:
     last = max(incident.events, key=lambda event: event.event_id)
     if any(is_training_step(event) and _not_after(event, last) for event in facts.events):
         return "mid_training"
+    recorded = [event for event in incident.events if event.stream == "flight_recorder"]
+    if any(event.fields.get("activity") == "training" for event in recorded):
+        return "mid_training"
     if any(event.fields.get("activity") == "evaluation" for event in incident.events):
         return "mid_training"
-    if any((event.sequence or 0) > _MANY_COLLECTIVES for event in facts.timeouts):
+    if any((event.sequence or 0) > _MANY_COLLECTIVES for event in (*facts.timeouts, *facts.recorder)):
         return "mid_training"
     if incident.category in {"config_error", "import_error"}:
         return "launch"

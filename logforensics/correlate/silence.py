@@ -7,8 +7,9 @@ these verdicts are never of high confidence unless a line names the absent rank.
 from __future__ import annotations
 
 from logforensics.correlate.collectives import Stuck, find_stuck, laggards
-from logforensics.correlate.facts import Facts, is_training_step
+from logforensics.correlate.facts import Facts, is_training_step, wrote
 from logforensics.correlate.incident import Incident, before
+from logforensics.correlate.recorded import join_recorded, recorded_incident
 from logforensics.language import _, later, name_ranks, several
 from logforensics.model import Event
 
@@ -40,13 +41,13 @@ _WORDS = {
 
 def find_silent(facts: Facts) -> tuple[list[Incident], list[Stuck]]:
     """Return the incidents that can be inferred from who waited and who did not, and the stuck collectives."""
-    stuck = find_stuck(facts)
+    stuck = join_recorded(find_stuck(facts), facts)
     incidents: list[Incident] = []
     if stuck:
         incidents += _of_collective(stuck[0], facts)
     elif any(own.victim for own in facts.ranks.values()):
         incidents += _of_lost_peers(facts)
-    elif facts.timeouts or facts.symptoms:
+    elif facts.timeouts or any(wrote(event) for event in facts.symptoms):
         incidents += [_nobody_named(facts)]
     return incidents, stuck
 
@@ -55,6 +56,9 @@ def find_silent(facts: Facts) -> tuple[list[Incident], list[Stuck]]:
 
 
 def _of_collective(stuck: Stuck, facts: Facts) -> list[Incident]:
+    state = stuck.recorded
+    if state is not None and (stuck.outliers or state.crossed):
+        return [recorded_incident(stuck, state, facts)]
     if stuck.outliers:
         return [_mismatch(stuck)]
     if stuck.told:
@@ -63,6 +67,8 @@ def _of_collective(stuck: Stuck, facts: Facts) -> list[Incident]:
         found = rule(stuck, facts)
         if found:
             return [found]
+    if state is not None:
+        return [recorded_incident(stuck, state, facts)]
     return [_absent(stuck, facts) if stuck.absent else _all_wait(stuck, facts)]
 
 
@@ -280,7 +286,8 @@ def _busy(stuck: Stuck, facts: Facts) -> Incident | None:
 def _keeps_saying(last: Event, facts: Facts) -> bool:
     """A progress bar shows that its process was alive only if it went on: one early line may be all there was."""
     same = [e for e in facts.progress if e.signature == last.signature and e.rank == last.rank]
-    return len(same) >= 2 and "step" in last.fields and "total" in last.fields
+    counts = "step" in last.fields and ("total" in last.fields or last.signature == "progress/learned")
+    return len(same) >= 2 and counts
 
 
 def _all_wait(stuck: Stuck, facts: Facts) -> Incident:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from logforensics.clock import SECOND
+from logforensics.correlate.advice import advise, support
 from logforensics.correlate.attribution import attribute
 from logforensics.correlate.chain import build_chain, first_exceptions
 from logforensics.correlate.collectives import Stuck
@@ -15,6 +16,7 @@ from logforensics.correlate.incident import LATE_LINE_US, Incident, before
 from logforensics.correlate.incidents import find_incidents
 from logforensics.correlate.missing import what_is_missing
 from logforensics.correlate.phase import phase_of
+from logforensics.correlate.recorder import GroupState
 from logforensics.correlate.silence import find_silent
 from logforensics.identity import Identity
 from logforensics.language import _, name_ranks, several
@@ -65,19 +67,32 @@ class Judgement:
     confidence: str
 
 
-def diagnose(events: list[Event], identity: Identity, readings: list[Reading], sources: Sources) -> Diagnosis:
-    """Judge each attempt of the run and give the verdict on the first that failed."""
-    attempts = sorted({event.attempt for event in events}) or [0]
+def diagnose(
+    events: list[Event],
+    identity: Identity,
+    readings: list[Reading],
+    sources: Sources,
+    recorded: list[GroupState] | None = None,
+) -> Diagnosis:
+    """Judge each attempt of the run and give the verdict on the first that failed.
+
+    ``recorded`` is what the flight recorder's dumps say together.
+    """
+    attempts = sorted({event.attempt for event in events if event.stream != "config"}) or [0]
     judged: list[Judgement] = []
     for attempt in attempts:
         own = [event for event in events if event.attempt == attempt or (len(attempts) > 1 and _shared(event))]
         attribute(own)
-        judged.append(judge(gather(own, identity)))
+        judged.append(judge(gather(own, identity, [s for s in recorded or [] if s.attempt == attempt])))
     chosen = next((item for item in judged if item.incident.category != "no_failure"), judged[0])
     facts, incident = chosen.facts, chosen.incident
     verdict = _verdict(chosen, sources, readings)
     if len(judged) > 1:
         verdict.explanation += _attempts_in_words(judged, attempts)
+    configs = {reading.source.name: reading.config for reading in readings if reading.config is not None}
+    advice = advise(configs.values(), identity.world_size)
+    verdict.advice = [item.told for item in advice]
+    support(verdict, [item for item in advice if verdict.category in item.supports], configs, events)
     states = rank_states(facts, incident)
     firsts = first_exceptions(facts, chosen.survived)
     return Diagnosis(
@@ -93,7 +108,7 @@ def diagnose(events: list[Event], identity: Identity, readings: list[Reading], s
 
 def _shared(event: Event) -> bool:
     """A launcher's or a kernel's line belongs to no attempt's folder; every attempt may need it."""
-    return event.stream in {"launcher", "scheduler", "kernel"} and event.attempt == 0
+    return event.stream in {"launcher", "scheduler", "kernel", "config"} and event.attempt == 0
 
 
 def judge(facts: Facts) -> Judgement:
@@ -107,7 +122,7 @@ def judge(facts: Facts) -> Judgement:
         chosen = incidents[0]
     if chosen is None:
         chosen = _nothing(facts)
-    _lend_ranks(chosen, facts)
+    _lend_ranks(chosen, facts, stuck[0].absent if stuck else [])
     rivals = [item for item in (*incidents, *exits, *silent) if item is not chosen]
     confidence = _confidence(chosen, rivals, facts)
     return Judgement(facts, chosen, rivals, survived, stuck, confidence)
@@ -171,10 +186,12 @@ def _earlier(doubtful: list[Incident], first: Incident) -> Incident | None:
     return None
 
 
-def _lend_ranks(incident: Incident, facts: Facts) -> None:
+def _lend_ranks(incident: Incident, facts: Facts, absent: list[int]) -> None:
     """A kernel or scheduler line without a rank is about the ranks that were killed, when they are known."""
     if incident.ranks or incident.scope != "rank":
         return
+    if incident.category in {"slow_rank", "segfault"} and len(absent) == 1:
+        incident.ranks = list(absent)
     if incident.category == "host_oom":
         incident.ranks = [event.rank for event in facts.exits if exit_code_of(event) == -9 and event.rank is not None]
         incident.ranks = sorted(set(incident.ranks))
@@ -373,5 +390,6 @@ def _run_facts(events: list[Event]) -> dict[str, str]:
     for event in events:
         name, version = event.fields.get("name"), event.fields.get("version")
         if event.role == "context" and version:
-            found.setdefault(str(name or event.signature.rpartition("/")[2]), str(version))
+            dialect, _slash, identity = event.signature.partition("/")
+            found.setdefault(str(name or (dialect if identity == "version" else identity)), str(version))
     return found

@@ -31,6 +31,7 @@ class ExceptionRow:
     message: str
     place: str
     origin: bool
+    event_id: int = -1
 
 
 def folded(events: list[Event], timeouts: dict[int, Event], origins: set[int]) -> tuple[list[ExceptionRow], int]:
@@ -66,6 +67,7 @@ def _row(group: list[Event], timeouts: dict[int, Event], origins: set[int]) -> E
         message=clean(without_folders(first.message)),
         place=clean(f"{first.source}:{first.line}"),
         origin=any(rank in origins for rank in ranks),
+        event_id=first.event_id,
     )
 
 

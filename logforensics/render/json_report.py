@@ -80,9 +80,13 @@ def to_json(analysis: Analysis) -> dict[str, Any]:
 
 
 def json_text(analysis: Analysis) -> str:
-    """Return the report as a document; characters that steer a terminal or turn text around are escaped."""
-    text = json.dumps(to_json(analysis), indent=1, ensure_ascii=False)
-    return _INVISIBLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
+    """Return the report as a document."""
+    return escaped(json.dumps(to_json(analysis), indent=1, ensure_ascii=False)) + "\n"
+
+
+def escaped(document: str) -> str:
+    """Return JSON with the characters escaped that steer a terminal or turn text around; it means the same."""
+    return _INVISIBLE.sub(lambda match: f"\\u{ord(match[0]):04x}", document)
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:
@@ -112,6 +116,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
             for item in verdict.alternatives
         ],
         "missing": verdict.missing,
+        "advice": verdict.advice,
         "remedies": [
             {"id": item.id, "title": item.title, "steps": item.steps, "commands": item.commands}
             for item in verdict.remedies

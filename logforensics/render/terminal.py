@@ -44,6 +44,7 @@ def print_verdict(analysis: Analysis, console: Console) -> None:
     _collectives(page, sheet)
     _remedies(page, sheet)
     _bullets(page.missing, "What is missing", sheet)
+    _bullets(page.advice, "From the configuration files", sheet)
     _bullets(page.alternatives, "Also considered, and less likely", sheet)
     _run(page, sheet)
 

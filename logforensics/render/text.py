@@ -14,6 +14,8 @@ from logforensics.language import list_ranks
 
 # Colour and cursor sequences say nothing in a report: dropped. Any other control character is spelled out.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\))")
+# Letters and marks that take no room and so could hide text; the selectors of emoji are left alone.
+_INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0d\uffa0\U000e0100-\U000e01ef]")
 _FOLDERS = re.compile(r"\[/(?:[^\s/\]]+/)+(?=[^\s/\]]+:\d+\])")
 # No line is shown longer than this; the middle goes, because the ends identify it.
 MOST_CHARACTERS = 2000
@@ -26,11 +28,12 @@ def clean(text: object, most: int = MOST_CHARACTERS) -> str:
     if "\x1b" in raw:
         raw = _ESCAPES.sub("", raw)
     raw = raw.rstrip("\r\n").expandtabs(4)
-    return raw if raw.isprintable() else "".join(map(_spelled, raw))
+    harmless = raw.isprintable() and (raw.isascii() or not _INVISIBLE.search(raw))
+    return raw if harmless else "".join(map(_spelled, raw))
 
 
 def _spelled(character: str) -> str:
-    if character.isprintable():
+    if character.isprintable() and not _INVISIBLE.match(character):
         return character
     if character.isspace() and ord(character) > 0x7F and character not in "\u0085\u2028\u2029":
         return " "

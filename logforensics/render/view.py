@@ -15,6 +15,7 @@ from logforensics import __version__
 from logforensics.language import list_ranks
 from logforensics.model import FATES, CollectiveState, Evidence, RankState
 from logforensics.render.folding import ExceptionRow, folded
+from logforensics.render.names import name_list
 from logforensics.render.run_facts import (
     first_timeouts,
     launcher_of,
@@ -23,44 +24,14 @@ from logforensics.render.run_facts import (
     strategy_of,
     versions_of,
 )
-from logforensics.render.text import clean, clock_time, counted, day, size, who
+from logforensics.render.text import clean, clock_time, counted, day, size, who, without_folders
+from logforensics.render.words import CONFIDENCE_WORDS, PHASE_WORDS, STATUS_WORDS, fate_words
 
 if TYPE_CHECKING:
     from logforensics.analysis import Analysis
 
 _MOST_FATES = 16
 _MOST_COLLECTIVES = 6
-
-STATUS_WORDS = {
-    "diagnosed": "Diagnosed",
-    "undetermined": "Not established",
-    "no_failure": "No failure",
-}
-PHASE_WORDS = {
-    "launch": "at launch",
-    "rendezvous": "while the ranks were finding each other",
-    "first_collective": "at the first collective",
-    "mid_training": "in the middle of training",
-    "epoch_end": "at the end of an epoch",
-    "checkpoint": "around a checkpoint",
-    "shutdown": "at shutdown",
-    "unknown": "phase not established",
-}
-CONFIDENCE_WORDS = {
-    "high": "the logs show it",
-    "medium": "the logs point to it; check the evidence",
-    "low": "a lead, not an answer",
-}
-FATE_WORDS = {
-    "origin": "failed first",
-    "timed_out": "waited until the timeout",
-    "peer_lost": "lost a peer",
-    "torn_down": "stopped by the launcher",
-    "silent": "fell silent",
-    "finished": "finished",
-    "not_started": "never started",
-    "unknown": "not established",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +45,10 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """A piece of evidence: where it is, who said it, when, and the lines around it."""
+    """A piece of evidence: where it is, who said it, when, and the lines around it.
+
+    ``message`` is what it says in one line; ``text`` is all of it as the log has it, on one line.
+    """
 
     place: str
     who: str
@@ -82,6 +56,8 @@ class Quote:
     text: str
     lines: list[Line]
     also: list[str] = field(default_factory=list)
+    message: str = ""
+    event_id: int = -1
 
     @property
     def digits(self) -> int:
@@ -97,6 +73,7 @@ class ChainRow:
     what: str
     because: str
     place: str
+    event_id: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +90,16 @@ class FateRow:
 
 
 @dataclass(frozen=True, slots=True)
+class CallRow:
+    """What ranks called that differs from the others' call; sizes are elements in and out."""
+
+    ranks: str
+    operation: str
+    sequence: str
+    sizes: str
+
+
+@dataclass(frozen=True, slots=True)
 class CollectiveRow:
     """A stuck collective: who waits, who is absent, who came with something else."""
 
@@ -121,6 +108,7 @@ class CollectiveRow:
     absent: str
     mismatched: list[str]
     issued: str
+    calls: list[CallRow] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +147,14 @@ class Page:
     collectives: list[CollectiveRow]
     remedies: list[RemedyBox]
     missing: list[str]
+    advice: list[str]
     alternatives: list[str]
     attempts: int
     run: list[tuple[str, str]]
     skipped: list[str] = field(default_factory=list)
     version: str = __version__
+    collectives_hidden: int = 0
+    around: dict[int, list[Line]] = field(default_factory=dict)
 
 
 def build_page(analysis: Analysis) -> Page:
@@ -197,6 +188,7 @@ def build_page(analysis: Analysis) -> Page:
             for item in verdict.remedies
         ],
         missing=_all_clean(verdict.missing),
+        advice=_all_clean(verdict.advice),
         alternatives=[
             clean(f"{item.category}{' on ' + who(item.ranks) if item.ranks else ''}: {item.why_less_likely}")
             for item in verdict.alternatives
@@ -204,6 +196,8 @@ def build_page(analysis: Analysis) -> Page:
         attempts=analysis.attempts,
         run=_run(analysis),
         skipped=[clean(f"{note.source}: {note.what}") for note in analysis.notes],
+        collectives_hidden=max(len(analysis.collectives) - _MOST_COLLECTIVES, 0),
+        around=_around(analysis),
     )
 
 
@@ -237,17 +231,32 @@ def _quotes(analysis: Analysis) -> list[Quote]:
     return list(found.values())
 
 
+def _lines(around: Sequence[tuple[int, str]], first: int, last: int) -> list[Line]:
+    """The lines of an excerpt; none when the excerpt does not hold the place that it is about."""
+    lines = [Line(number, clean(text), first <= number <= last) for number, text in around]
+    return lines if any(line.hit for line in lines) else []
+
+
+def _around(analysis: Analysis) -> dict[int, list[Line]]:
+    """The lines around each first exception that an excerpt was read for, by event id."""
+    return {
+        event.event_id: lines
+        for event in analysis.first_exceptions
+        if (lines := _lines(analysis.excerpts.get(event.event_id, ()), event.line, event.end_line))
+    }
+
+
 def _quote(item: Evidence, analysis: Analysis) -> Quote:
-    excerpts: dict[int, Sequence[tuple[int, str]]] = getattr(analysis, "excerpts", {})
-    around = excerpts.get(item.event_id, ())
-    lines = [Line(number, clean(text), item.line <= number <= item.end_line) for number, text in around]
+    event = analysis.events[item.event_id] if 0 <= item.event_id < len(analysis.events) else None
     by = [who([item.rank]) if item.rank is not None else "", clean(item.node or "")]
     return Quote(
         place=_place(item.source, item.line, item.end_line),
         who=" on ".join(part for part in by if part),
         time=clock_time(item.time_us),
-        text=clean(item.text),
-        lines=lines if any(line.hit for line in lines) else [],
+        text=clean(" ".join(line.strip() for line in item.text.split("\n"))),
+        lines=_lines(analysis.excerpts.get(item.event_id, ()), item.line, item.end_line),
+        message=clean(without_folders(event.message if event is not None else item.text.split("\n")[0])),
+        event_id=item.event_id,
     )
 
 
@@ -256,7 +265,7 @@ def _chain(analysis: Analysis) -> list[ChainRow]:
     for link in analysis.chain:
         event = analysis.events[link.event_id] if 0 <= link.event_id < len(analysis.events) else None
         place = _place(event.source, event.line) if event is not None else ""
-        rows.append(ChainRow(clock_time(link.time_us), clean(link.what), clean(link.because), place))
+        rows.append(ChainRow(clock_time(link.time_us), clean(link.what), clean(link.because), place, link.event_id))
     return rows
 
 
@@ -281,7 +290,7 @@ def _fate_row(fate: str, why: str, members: list[RankState], suspected: bool = F
     steps = sorted({state.last_step for state in members if state.last_step is not None})
     return FateRow(
         fate=fate,
-        words="the suspect" if suspected and fate == "origin" else FATE_WORDS.get(fate, fate),
+        words=fate_words(suspected).get(fate, fate),
         ranks=list_ranks([state.rank for state in members]),
         count=len(members),
         last_step="" if not steps else str(steps[0]) if len(steps) == 1 else f"{steps[0]}-{steps[-1]}",
@@ -309,18 +318,38 @@ def _collective(state: CollectiveState) -> CollectiveRow:
         name += f" number {state.sequence}"
     if state.process_group:
         name += f" in group {clean(state.process_group)}"
+    calls = _calls(state)
     return CollectiveRow(
         name=name,
         waiting=who(state.waiting),
         absent=who(state.absent),
-        mismatched=[_mismatch(item) for item in state.mismatched[:8]],
+        mismatched=[", ".join(filter(None, (f"{call.ranks}: {call.operation}", *_said(call)))) for call in calls],
         issued=clock_time(state.issued_us),
+        calls=calls,
     )
 
 
-def _mismatch(item: dict[str, object]) -> str:
-    said = ", ".join(f"{key} {value}" for key, value in item.items() if key != "rank" and value is not None)
-    return clean(f"rank {item.get('rank', '?')}: {said}")
+def _said(call: CallRow) -> tuple[str, str]:
+    return f"number {call.sequence}" if call.sequence else "", f"elements {call.sizes}" if call.sizes else ""
+
+
+def _calls(state: CollectiveState) -> list[CallRow]:
+    """The calls that differ, ranks with the same one together."""
+    alike: dict[tuple[object, ...], list[int]] = {}
+    for item in state.mismatched:
+        key = tuple(item.get(name) for name in ("operation", "sequence", "numel_in", "numel_out"))
+        alike.setdefault(key, []).append(int(item.get("rank", -1)))
+    return [
+        CallRow(
+            ranks=who(rank for rank in ranks if rank >= 0) or "a rank",
+            operation=clean(operation or "a collective"),
+            sequence="" if sequence is None else str(sequence),
+            sizes=" → ".join(
+                f"{size:,}" if isinstance(size, int) else clean(size) for size in sizes if size is not None
+            ),
+        )
+        for (operation, sequence, *sizes), ranks in alike.items()
+    ]
 
 
 def _run(analysis: Analysis) -> list[tuple[str, str]]:
@@ -331,7 +360,7 @@ def _run(analysis: Analysis) -> list[tuple[str, str]]:
     facts = {
         "world size": str(analysis.identity.world_size or ""),
         "ranks seen": list_ranks(seen),
-        "nodes": ", ".join(nodes[:8]) + (f" and {len(nodes) - 8} more" if len(nodes) > 8 else ""),
+        "nodes": name_list(nodes),
         "attempts": str(analysis.attempts) if analysis.attempts > 1 else "",
         "launcher": launcher_of(analysis) or "",
         "strategy": strategy_of(analysis) or "",
