@@ -218,7 +218,7 @@ function startTimeline(words, go) {
     // the label is a little language of its own to the chart: its braces and bars must not come from a log
     const plain = (text) => text.replace(/[{}|\n]/g, " ");
     const label = fit(lane.label, room - SIGN_ROOM), left = room - SIGN_ROOM - widthOf(label) - 8;
-    const note = lane.note && left > 24 ? `{note|${plain(fit(lane.note, left))}} ` : "";
+    const note = lane.note && left > 44 ? `{note|${plain(fit(lane.note, left))}} ` : "";
     const sign = lane.fate ? `{${lane.fate}|${FATE_SIGN[lane.fate] || "?"}} ` : "";
     return `${note}{${lane.fate === "origin" ? "guilty" : "label"}|${plain(label)}} ${sign}`;
   }
@@ -241,13 +241,14 @@ function startTimeline(words, go) {
     return seconds < 3600 ? Math.floor(seconds / 60) + " min " + String(Math.round(seconds % 60)).padStart(2, "0") + " s" : (seconds / 3600).toFixed(1) + " h";
   }
 
-  function timeLines() {
+  function timeLines([from, to]) {
     if (!byClock) return [];
+    const side = (x) => (x - from > (to - from) * 0.85 ? "right" : x - from < (to - from) * 0.15 ? "left" : "center");
     return data.moments.map(([time, name, kind], place) => ({
       xAxis: data.start + time / 1000,
       lineStyle: { color: colour(kind), type: "dashed", width: 1 },
       // two lines of names, so that moments close to each other can both be read
-      label: { formatter: name, position: "start", color: colour("quiet"), fontSize: 11, distance: place % 2 ? 16 : 3 },
+      label: { formatter: name, position: "start", color: colour("quiet"), fontSize: 11, distance: place % 2 ? 16 : 3, align: side(data.start + time / 1000) },
     }));
   }
 
@@ -306,7 +307,7 @@ function startTimeline(words, go) {
       series: [
         { type: "custom", id: "alive", z: 1, silent: true, clip: true, renderItem: drawAlive, encode: { x: [0, 1], y: 2 }, data: alive },
         { type: "custom", id: "spans", z: 2, clip: true, renderItem: drawSpan, encode: { x: [0, 1], y: 2 }, data: spans.map((span) => [span.from, span.to, span.lane]) },
-        { type: "custom", id: "marks", z: 3, clip: true, renderItem: drawMark, encode: { x: 0, y: 1 }, data: placed.map((mark) => [mark.x, mark.lane]), markLine: { symbol: "none", silent: true, animation: false, data: timeLines() } },
+        { type: "custom", id: "marks", z: 3, clip: true, renderItem: drawMark, encode: { x: 0, y: 1 }, data: placed.map((mark) => [mark.x, mark.lane]), markLine: { symbol: "none", silent: true, animation: false, data: timeLines(view) } },
         { type: "custom", id: "cursor", z: 4, clip: true, renderItem: drawCursor, encode: { x: 0, y: 1 }, data: selected ? [[selected.x, selected.lane]] : [] },
       ],
     }, { notMerge: true });

@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 import json
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -436,3 +438,14 @@ def test_lines_are_not_counted_for_a_copy(plain, run):
     assert uncounted
     assert all(getattr(copy.events[event.event_id], "_line", 0) == -1 for event in uncounted)
     assert [event.line for event in copy.events] == [event.line for event in plain.events]
+
+
+def test_nothing_is_loaded_for_it_until_it_is_asked_for(run):
+    program = (
+        "import sys; from logforensics.cli import app; from logforensics.analysis import analyze; analyze(sys.argv[1]);"
+        "print([name for name in sys.modules if 'redact' in name or 'detect_secrets' in name or name == 'requests'])"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program, str(run)], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "[]\n"
