@@ -1,5 +1,5 @@
 // The timeline: one lane a rank or a group of ranks, marks by role, the stuck collective as spans.
-// Values come from the page's #timeline-data, words for marks from the rows of the event table.
+// Values come from the page's #timeline-data, places from timeline_layout.js, words for marks from the event table.
 "use strict";
 
 function startTimeline(words, go) {
@@ -15,12 +15,12 @@ function startTimeline(words, go) {
   const FATE_TONE = { origin: "red", timed_out: "blue", peer_lost: "violet", silent: "amber", finished: "green" };
   const FATE_SIGN = { origin: "✕", timed_out: "W", peer_lost: "L", torn_down: "S", silent: "…", finished: "✓", not_started: "–" };
   const QUIET_ROLES = ["context", "noise"];
-  const ROW = 24, MOST_ROWS = 26, MARGIN = 0.03;
+  const ROW = 24, MOST_ROWS = 26;
 
   const marks = data.marks.map(([key, time, role, row, hollow, error], index) => ({ key, time, role: data.roles[role], row, hollow, error, index }));
   const shown = new Set(data.roles.filter((role) => !QUIET_ROLES.includes(role)));
   let byClock = data.clock, folded = data.lanes.length > 0;
-  let lanes = [], laneOf = new Map(), placed = [], spans = [], alive = [], extent = [0, 1];
+  let lanes = [], placed = [], spans = [], alive = [], extent = [0, 1];
   let selected = null;
 
   let palette = new Map();
@@ -30,95 +30,6 @@ function startTimeline(words, go) {
   }
   const tone = (table, name, soft) => colour((table[name] || "grey") + (soft ? "-soft" : ""));
   const cell = (row) => (row < 0 ? null : document.getElementById("event-" + row));
-
-  // ---------------------------------------------------------------- what goes where
-
-  function layLanes() {
-    const several = data.nodes.length > 1;
-    if (folded) {
-      lanes = data.lanes.map(([label, note, fate, keys]) => ({ label, note, fate: data.fates[fate], keys }));
-    } else {
-      lanes = data.ranks.map((rank, place) => ({
-        label: words.rank + " " + rank,
-        note: several && data.node[place] >= 0 ? data.nodes[data.node[place]] : "",
-        fate: data.fates[data.fate[place]],
-        keys: [rank],
-      }));
-    }
-    data.writers.forEach((name, place) => lanes.push({ label: name, note: "", fate: "", keys: [-1 - place] }));
-    laneOf = new Map();
-    lanes.forEach((lane, place) => lane.keys.forEach((key) => laneOf.set(key, place)));
-  }
-
-  // Like marks of a folded lane are one mark; by order, each lane counts its own marks from one.
-  function placeMarks() {
-    const seen = new Map(), counts = new Map();
-    placed = [];
-    for (const mark of marks) {
-      if (!(shown.has(mark.role) || data.leads[mark.row]) || (byClock && mark.time === null)) continue;
-      const lane = laneOf.get(mark.key);
-      const alike = folded && mark.row >= 0 ? lane + "/" + mark.row : "own/" + mark.index;
-      const known = seen.get(alike);
-      if (known) {
-        known.count += 1;
-        continue;
-      }
-      const order = (counts.get(lane) || 0) + 1;
-      counts.set(lane, order);
-      const x = byClock ? data.start + mark.time / 1000 : order;
-      const here = { ...mark, lane, x, count: 1 };
-      seen.set(alike, here);
-      placed.push(here);
-    }
-    // what matters most is drawn last, on top
-    placed.sort((a, b) => data.roles.indexOf(b.role) - data.roles.indexOf(a.role));
-    const first = placed.find((mark) => data.leads[mark.row] === "evidence-1");
-    if (first) {
-      first.label = data.category;
-      const others = placed.filter((mark) => mark.lane === first.lane && mark !== first).map((mark) => mark.x);
-      first.next = Math.min(...others.filter((x) => x >= first.x), Infinity);
-      first.last = Math.max(...others.filter((x) => x <= first.x), -Infinity);
-    }
-  }
-
-  function placeBars() {
-    alive = [];
-    spans = [];
-    if (!byClock) return;
-    const at = (time) => data.start + time / 1000;
-    const lives = new Map(), waits = new Map();
-    for (const [key, from, to] of data.alive) {
-      const lane = laneOf.get(key), known = lives.get(lane);
-      if (known) {
-        known[0] = Math.min(known[0], at(from));
-        known[1] = Math.max(known[1], at(to));
-      } else lives.set(lane, [at(from), at(to), lane]);
-    }
-    alive = [...lives.values()];
-    for (const [key, from, to, label, row, unsure] of data.spans) {
-      const lane = laneOf.get(key), name = folded ? lane + "/" + label : String(waits.size), known = waits.get(name);
-      if (known) {
-        known.from = Math.min(known.from, at(from));
-        known.to = Math.max(known.to, at(to));
-        known.count += 1;
-      } else waits.set(name, { lane, from: at(from), to: at(to), label: data.labels[label], row, unsure, count: 1 });
-    }
-    spans = [...waits.values()];
-  }
-
-  function measure() {
-    const xs = placed.map((mark) => mark.x);
-    for (const [from, to] of alive) xs.push(from, to);
-    for (const span of spans) xs.push(span.from, span.to);
-    let low = Infinity, high = -Infinity;
-    for (const x of xs) {
-      low = Math.min(low, x);
-      high = Math.max(high, x);
-    }
-    if (low > high) [low, high] = [0, 1];
-    const pad = byClock ? Math.max((high - low) * MARGIN, 20) : 0.7;
-    extent = [low - pad, high + pad];
-  }
 
   // ---------------------------------------------------------------- how it looks
 
@@ -258,10 +169,7 @@ function startTimeline(words, go) {
     const width = box.clientWidth, narrow = width < 600;
     const before = keepWindow ? windowNow() : null;
     palette = new Map();
-    layLanes();
-    placeMarks();
-    placeBars();
-    measure();
+    ({ lanes, placed, alive, spans, extent } = layOutTimeline(data, marks, words, { byClock, folded, shown }));
     const rows = Math.min(lanes.length, narrow ? 16 : MOST_ROWS), scrolls = lanes.length > rows;
     const room = labelRoom(width);
     const height = rows * ROW + 114;

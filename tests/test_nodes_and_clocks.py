@@ -99,3 +99,20 @@ def test_a_machine_log_of_another_day_is_about_somebody_else(tmp_path: Path):
     )
 
     assert analyze(tmp_path).verdict.category == "no_failure"
+
+
+def test_a_suspect_that_wrote_a_bare_error_is_quoted_before_those_who_waited(tmp_path: Path):
+    error = (
+        "RuntimeError: NCCL error in: ../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:1970, unhandled cuda error"
+    )
+    (tmp_path / "rank0.log").write_text(
+        "2026-11-30 19:00:01,000 INFO step 1 loss 1.5\nTraceback (most recent call last):\n"
+        f'  File "train.py", line 1, in main\n    dist.all_reduce(x)\n{error}, NCCL version 2.20.5\n'
+    )
+    waited = WATCHDOG.format(rank=1, clock="1130 19:10:02")
+    (tmp_path / "rank1.log").write_text(f"2026-11-30 19:00:01,000 INFO step 1 loss 1.5\n{waited}\n")
+
+    verdict = analyze(tmp_path).verdict
+
+    assert verdict.ranks == [0]
+    assert verdict.evidence[0].source.endswith("rank0.log")

@@ -16,7 +16,7 @@ from logforensics.render.html import environment, to_html
 from logforensics.render.view import build_page, fate_rows
 from logforensics.resources import data_text
 
-OURS = ("early.js", "vendor/echarts.min.js", "timeline.js", "report.js")
+OURS = ("early.js", "vendor/echarts.min.js", "timeline_layout.js", "timeline.js", "report.js")
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 
 

@@ -157,6 +157,10 @@ def _choose(own: list[Incident], exits: list[Incident], silent: list[Incident], 
         return told[0]
     if exits:
         return exits[0]
+    # the silent suspect did say something, though it does not tell why
+    said = next((item for item in vague if silent and item.ranks and item.ranks == sorted(silent[0].ranks)), None)
+    if said:
+        return said
     if silent:
         return silent[0]
     return vague[0] if vague else None

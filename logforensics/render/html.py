@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from logforensics.render.event_table import EventTable
 
 _EARLY = "early.js"
-_SCRIPTS = ("vendor/echarts.min.js", "timeline.js", "report.js")
+_SCRIPTS = ("vendor/echarts.min.js", "timeline_layout.js", "timeline.js", "report.js")
 # The chart's library empties its element through innerHTML; the page's default policy lets that pass alone.
 _POLICY = (
     "default-src 'none'; style-src {style}; script-src {scripts}; base-uri 'none'; form-action 'none'; "
