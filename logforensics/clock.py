@@ -49,15 +49,20 @@ class Stamp:
             return None
         return int(day.timestamp()) * SECOND + self.second_of_day * SECOND + self.microsecond
 
-    def resolve(self, reference_us: int) -> int | None:
-        """Return the time; a missing year is the one that brings the stamp nearest to ``reference_us``."""
+    def resolve(self, reference_us: int, latest_us: int | None = None) -> int | None:
+        """Return the time; a missing year is the one that brings the stamp nearest to ``reference_us``.
+
+        No year is taken that would bring it behind ``latest_us`` (a file holds nothing from after its last change),
+        if there is another.
+        """
         if self.year is not None:
             return self.at(self.year)
         if not self.dated:
             return self._on_the_nearest_day(reference_us)
         around = datetime.fromtimestamp(reference_us / SECOND, UTC).year
         found = [time for year in (around - 1, around, around + 1) if (time := self.at(year)) is not None]
-        return min(found, key=lambda time: abs(time - reference_us)) if found else None
+        past = [time for time in found if latest_us is None or time <= latest_us]
+        return min(past or found, key=lambda time: abs(time - reference_us)) if found else None
 
     @property
     def dated(self) -> bool:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # A line between two stamps that are further apart than this happened near the earlier one or near the later
 # one; nobody knows. The earlier is taken, as a bound.
 _WIDE_GAP_US = 120 * SECOND
+_ZONES_US = 86_400 * SECOND
 
 
 def build_timeline(readings: list[Reading], corrected: list[Offset] | None = None) -> list[Event]:
@@ -41,10 +42,12 @@ def _place_all(readings: list[Reading]) -> list[Offset]:
     for reading in readings:
         own = _known_time(reading.events)
         reference = next((time for time in (own, common) if time is not None), reading.source.mtime_us)
+        # the file's own time, where nothing else tells the year: it was written before that, give or take a zone
+        latest = reading.source.mtime_us + _ZONES_US if own is None and common is None else None
         near = reference
         for raw in reading.events:
             # a time of day without a date is the one next to what stands above it
-            _place_in_time(raw, reference if _dated(raw) else near)
+            _place_in_time(raw, reference if _dated(raw) else near, latest)
             near = near if raw.event.time_us is None else raw.event.time_us
         _derive(reading.events)
     return align_clocks(readings)
@@ -85,15 +88,15 @@ def _known_time(items: list[RawEvent]) -> int | None:
     return sorted(times)[len(times) // 2] if times else None
 
 
-def _place_in_time(raw: RawEvent, reference: int) -> None:
+def _place_in_time(raw: RawEvent, reference: int, latest: int | None) -> None:
     event = raw.event
     if raw.stamp is not None:
-        event.time_us = raw.stamp.resolve(reference)
+        event.time_us = raw.stamp.resolve(reference, latest)
         event.time_error_us = raw.stamp.error_us
         event.time_basis = "stamped" if event.time_us is not None else "none"
         return
-    before = _resolved(raw.before, reference)
-    after = _resolved(raw.after, reference)
+    before = _resolved(raw.before, reference, latest)
+    after = _resolved(raw.after, reference, latest)
     if before is None and after is None:
         return
     event.time_basis = "bracketed"
@@ -106,8 +109,8 @@ def _place_in_time(raw: RawEvent, reference: int) -> None:
         event.time_error_us = _WIDE_GAP_US // 2
 
 
-def _resolved(stamp: Stamp | None, reference: int) -> int | None:
-    return stamp.resolve(reference) if stamp is not None else None
+def _resolved(stamp: Stamp | None, reference: int, latest: int | None) -> int | None:
+    return stamp.resolve(reference, latest) if stamp is not None else None
 
 
 def _derive(items: list[RawEvent]) -> None:

@@ -228,3 +228,11 @@ def test_a_log_without_any_stamp_has_no_times(tmp_path):
     events = events_of(tmp_path, "RuntimeError: CUDA error: device-side assert triggered\n")
 
     assert [(event.time_us, event.time_basis) for event in events] == [(None, "none")]
+
+
+def test_a_missing_year_is_not_one_that_lies_behind_the_files_last_change():
+    changed = int(datetime(2026, 12, 1, tzinfo=UTC).timestamp()) * SECOND
+    stamp = parse_stamp("0113 11:43:02.123456")
+
+    assert datetime.fromtimestamp(stamp.resolve(changed) / SECOND, UTC).year == 2027
+    assert datetime.fromtimestamp(stamp.resolve(changed, changed) / SECOND, UTC).year == 2026
