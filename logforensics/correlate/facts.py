@@ -123,8 +123,8 @@ class Facts:
 
     @property
     def expected(self) -> list[int]:
-        """All ranks of the run, as far as its size is known."""
-        return sorted(set(self.ranks) | set(range(self.world_size or 0)))
+        """All ranks of the run, as far as its size is known; a rank shows that all below it exist."""
+        return list(range(max(self.world_size or 0, max(self.ranks, default=-1) + 1)))
 
     def stopped_alive(self, rank: int) -> bool:
         """Whether a launcher had to stop this rank, so that it was alive until then.

@@ -12,6 +12,7 @@ from logforensics.language import _
 from logforensics.model import Event
 
 # The same fault on several ranks within this time is one incident (a bad config, a full disk), not a race.
+_BELOW = 3  # lines
 SAME_MOMENT_US = 15 * SECOND
 
 # What a bare exception is, by what the process was doing when it came.
@@ -38,6 +39,7 @@ def find_incidents(facts: Facts) -> tuple[list[Incident], list[Event]]:
     over = [event for event in facts.causes if survived(event, facts)]
     gone = {id(event) for event in over}
     alive = [event for event in facts.causes if id(event) not in gone]
+    alive = [event for event in alive if not _passes_on(event, facts)]
     alive = _best_of_chains(alive, facts)
     incidents = [_incident(group) for group in _per_writer(alive)]
     for incident in incidents:
@@ -72,6 +74,14 @@ def _begin_of_decay(incident: Incident, facts: Facts) -> None:
         incident.events.insert(0, start)
         incident.leading = start
         incident.why.append(_("the loss scale sank in every step from there on until it could sink no further"))
+
+
+def _passes_on(event: Event, facts: Facts) -> bool:
+    """An exception that only brings another process's home: the line right below it says whose."""
+    return event.category == "user_exception" and any(
+        pointer.kind == "exception" and pointer.source == event.source and 0 < pointer.line - event.end_line <= _BELOW
+        for pointer in facts.pointers
+    )
 
 
 # -- one failure, told several times ----------------------------------------------------------------------------
@@ -187,7 +197,7 @@ def _attribute(incidents: list[Incident], facts: Facts) -> None:
         rank for rank in facts.expected if rank not in named and not (rank in facts.ranks and facts.ranks[rank].victim)
     ]
     for incident in nameless:
-        times = sum(event.repeats for event in incident.events if event.fields.get("raised"))
+        times = _raised(incident.events)
         if len(open_ranks) == 1 or (open_ranks and times <= 1):
             incident.ranks = [open_ranks[0]]
             incident.why.append(_("the failure names no rank; it is given to the one that the launcher saw fail first"))
@@ -199,8 +209,9 @@ def _attribute(incidents: list[Incident], facts: Facts) -> None:
 
 
 def _raised(events: list[Event]) -> int:
-    """How many processes raised it: each prints its traceback once, links of a chain aside."""
-    return sum(event.repeats for event in events if event.fields.get("raised") and not event.fields.get("chained"))
+    """How many processes tell of it: each prints its traceback once, links of a chain aside, or one line."""
+    raised = [event for event in events if event.fields.get("raised") and not event.fields.get("chained")]
+    return sum(event.repeats for event in raised or [e for e in events if e.signature == events[0].signature])
 
 
 def _everyone(incident: Incident, facts: Facts) -> list[int]:
@@ -315,6 +326,10 @@ def _same_fault(one: Incident, other: Incident) -> bool:
 def _consequence(incident: Incident, facts: Facts) -> str | None:
     """Return why an incident can only be a consequence; None when it may be the cause."""
     first = incident.first
+    if incident.category == "interrupted" and incident.scope == "run":
+        failed = [event for event in facts.exits if exit_code_of(event) not in {None, 0, -15, -2}]
+        if any(before(event, first) is True for event in (*facts.timeouts, *failed)):
+            return _("the job was cancelled after some of its processes had failed")
     if first.stream in {"kernel", "scheduler"}:
         return None
     for rank in incident.ranks:

@@ -18,6 +18,8 @@ def what_is_missing(facts: Facts, incident: Incident, sources: Sources, readings
     if absent and incident.category != "no_failure":
         lines.append(
             _("no log of {ranks} (the run has {size} ranks)").format(ranks=name_ranks(absent), size=facts.world_size)
+            if facts.world_size
+            else _("no log of {ranks}, which exist since higher ones do").format(ranks=name_ranks(absent))
         )
     if incident.category == "unknown_exit" and incident.rule == "killed":
         lines.append(

@@ -224,6 +224,18 @@ def _absent(stuck: Stuck, facts: Facts) -> Incident:
     evidence = [call.event for call in stuck.calls]
     said = [own.last_said for rank in stuck.absent if (own := facts.ranks.get(rank)) and own.last_said]
     known = all(rank in facts.ranks for rank in stuck.absent)
+    counted = next((call.event for call in stuck.calls if "joined" in call.event.fields and call.event.category), None)
+    if counted is not None and not known and counted.category != "unknown_timeout":
+        joined, size = counted.fields["joined"], counted.fields.get("world_size", 0)
+        lone = len(stuck.absent) == 1 and joined > 1  # its neighbours came, so its node is there
+        return Incident(
+            "barrier_timeout" if lone else counted.category or "missing_node",
+            [counted, *(event for event in evidence if event is not counted)],
+            stuck.absent if len(stuck.absent) == size - joined else [],
+            "never-joined",
+            why=[_("only {joined} of {size} processes ever joined").format(joined=joined, size=size)],
+            confidence="medium",
+        )
     return Incident(
         "unknown_timeout",
         evidence + [event for event in said if event is not None],
