@@ -242,7 +242,9 @@ def _around(analysis: Analysis) -> dict[int, list[Line]]:
     return {
         event.event_id: lines
         for event in analysis.first_exceptions
-        if (lines := _lines(analysis.excerpts.get(event.event_id, ()), event.line, event.end_line))
+        # first whether there is an excerpt: a line number has to be counted, and in a gigabyte that takes a while
+        if event.event_id in analysis.excerpts
+        and (lines := _lines(analysis.excerpts[event.event_id], event.line, event.end_line))
     }
 
 
