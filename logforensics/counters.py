@@ -30,11 +30,12 @@ _EVALUATION = regex.compile(r"eval|valid|\btest|decod|generat|infer|beam", regex
 
 @dataclass(slots=True)
 class Counted:
-    """A line of a learned progress: where it is, what it counted, and what its writer was doing with it."""
+    """A line of a learned progress: where it is, who wrote it, what it counted, and what was being done."""
 
     start: int
     end: int
     peeled: Peeled
+    writer: tuple[object, ...]
     step: int
     activity: str
 
@@ -76,12 +77,12 @@ def learn_steps(lines: Iterable[tuple[int, int, Peeled]]) -> list[Counted]:
         like.lines.append((start, end, peeled))
         like.numbers.append([int(found.replace(",", "")) for found in _NUMBER.findall(text)])
     counted: list[Counted] = []
-    for shapes in groups.values():
+    for writer, shapes in groups.items():
         growing = [(like, column) for like in shapes.values() if (column := like.column()) is not None]
         if growing:
             like, column = max(growing, key=lambda item: len(item[0].lines))
             counted += [
-                Counted(start, end, peeled, row[column], _activity(peeled.text))
+                Counted(start, end, peeled, writer, row[column], _activity(peeled.text))
                 for (start, end, peeled), row in zip(like.lines, like.numbers, strict=True)
             ]
     return sorted(counted, key=lambda line: line.start)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from logforensics.buffer import shrunk
-from logforensics.patterns import is_own, write_atomically
+from logforensics.patterns import read_checked, write_checked
 
 # A block is scanned at once; it also bounds how many reports are held before they are folded.
 BLOCK_BYTES = 32 << 20
@@ -61,8 +61,7 @@ class HyperscanEngine:
                 literal=True,
             )
             if kept:
-                body = hyperscan.dumpb(database)
-                write_atomically(kept, hashlib.sha256(body).digest() + body)
+                write_checked(kept, hyperscan.dumpb(database))
         return cls(database, hyperscan.Scratch(database))
 
     def clone(self) -> HyperscanEngine:
@@ -88,12 +87,8 @@ def _load(kept: Path | None) -> Any:
     if kept is None:
         return None
     try:
-        content = kept.read_bytes() if is_own(kept) else b""
-        digest, body = content[:32], content[32:]
-        # a half-written or damaged file must not reach the C library
-        if hashlib.sha256(body).digest() != digest:
-            return None
-        return hyperscan.loadb(body, hyperscan.HS_MODE_BLOCK)
+        body = read_checked(kept)  # a half-written or damaged file must not reach the C library
+        return hyperscan.loadb(body, hyperscan.HS_MODE_BLOCK) if body is not None else None
     except (OSError, ValueError, hyperscan.error):
         return None
 

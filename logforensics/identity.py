@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from logforensics.nodes import ranks_of_nodes
+from logforensics.nodes import hosts_of, ranks_of_nodes
 from logforensics.reader import RawEvent, Reading
 
 # Nobody builds nodes with more accelerators than this often enough to assume one.
@@ -30,7 +30,10 @@ class Identity:
     world_size: int | None = None
     pid_rank: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
     place_pid_rank: dict[tuple[str, int], int] = field(default_factory=dict)
-    pid_local: dict[tuple[str, int], int] = field(default_factory=dict)
+    # by pid, then by place
+    pid_local: dict[int, dict[str, int]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )  # pid -> place -> local rank
     local_rank: dict[str, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
     rank_local: dict[int, int] = field(default_factory=dict)
     rank_node: dict[int, str] = field(default_factory=dict)
@@ -55,7 +58,7 @@ def resolve_identity(readings: list[Reading]) -> Identity:
     """Join what all sources say, fill the events' rank, node and pid in place, and return the maps."""
     identity = Identity()
     identity.world_size = announced_size(readings)
-    identity.mixed = {reading.source.name for reading in readings if len(_hosts(reading)) > 1}
+    identity.mixed = {reading.source.name for reading in readings if len(hosts_of(reading)) > 1}
     _groups(identity, readings)
     _world_communicator(identity, readings)
     for reading in readings:
@@ -109,10 +112,6 @@ def _world_communicator(identity: Identity, readings: list[Reading]) -> None:
                     raw.event.rank = rank
 
 
-def _hosts(reading: Reading) -> set[str]:
-    return {raw.written_by["host"] for raw in reading.events if "host" in raw.written_by}
-
-
 def _place(identity: Identity, reading: Reading, raw: RawEvent) -> str:
     """The key of the node of a line: the launcher's folder of a tree, the file itself, or a host's part of it."""
     hints, name = reading.source.hints, reading.source.name
@@ -141,7 +140,7 @@ def _witness(identity: Identity, reading: Reading) -> None:
         if rank is None:
             # "failed (exitcode: 1) local_rank: 0 (pid: 4711)": which process, not yet which rank
             if event.pid is not None and event.local_rank is not None:
-                identity.pid_local[place, event.pid] = event.local_rank
+                identity.pid_local[event.pid][place] = event.local_rank
             continue
         subject = "rank" in event.told
         local = event.local_rank if subject else by.get("local_rank", event.local_rank)
@@ -312,10 +311,10 @@ def _rank_for(identity: Identity, reading: Reading, raw: RawEvent, place: str) -
         rank = identity.rank_of_pid(event.pid, place)
         if rank is not None:
             return rank
-        known = [(at, local) for (at, pid), local in identity.pid_local.items() if pid == event.pid]
-        here = [(at, local) for at, local in known if at == place] or (known if len(known) == 1 else [])
-        if event.local_rank is None and here:
-            return _global_of_local(identity, *here[0])
+        known = identity.pid_local.get(event.pid, {})
+        at = place if place in known else next(iter(known)) if len(known) == 1 else None
+        if event.local_rank is None and at is not None:
+            return _global_of_local(identity, at, known[at])
         if subject_pid and event.local_rank is None:
             return None  # it is about that process, not about the one who wrote the line
     local = event.local_rank if event.local_rank is not None else hints.local_rank

@@ -6,13 +6,13 @@ one node's stamps of such moments differ from another's, again and again by the 
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Hashable, Iterable
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from logforensics.clock import SECOND
+from logforensics.nodes import hosts_of
 
 if TYPE_CHECKING:
     from logforensics.model import Event
@@ -24,7 +24,7 @@ _AGREE_US = 2 * SECOND
 _FEWEST = 2
 _RENDEZVOUS = {"torchelastic/rendezvous-complete"}
 
-Moments = dict[Hashable, int]
+Moments = dict[tuple[Any, ...], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,11 @@ class Offset:
     moments: int
 
 
-def clock_domain(reading: Reading, raw: RawEvent) -> str:
+def _clock_of(reading: Reading, raw: RawEvent, owners: dict[str, str]) -> str:
     """Return whose clock stamped a line: its node where that is known, else its launcher's folder or its file."""
     hints = reading.source.hints
+    if owner := owners.get(reading.source.name):
+        return owner
     if hints.node:
         return hints.node
     if host := raw.written_by.get("host"):
@@ -55,18 +57,25 @@ def align_clocks(readings: list[Reading]) -> list[Offset]:
     """
     owners = _owners(readings)
     moments: dict[str, Moments] = defaultdict(dict)
+    numbers: Counter[tuple[str, str]] = Counter()
     for reading in readings:
         for raw in reading.events:
-            domain = owners.get(reading.source.name) or clock_domain(reading, raw)
-            for moment, time in _moments(raw.event, moments[domain]):
-                moments[domain].setdefault(moment, time)
+            found = _moment(raw.event)
+            if found is None:
+                continue
+            domain = _clock_of(reading, raw, owners)
+            moment, time, many = found
+            if many:  # the nth witness of a node stands against the nth of another
+                moment = (*moment, numbers[domain, moment[0]])
+                numbers[domain, moment[0]] += 1
+            moments[domain].setdefault(moment, time)
     offsets = _offsets(moments)
     for reading in readings:
         for raw in reading.events:
-            found = offsets.get(owners.get(reading.source.name) or clock_domain(reading, raw))
-            if found is not None and raw.event.time_us is not None:
-                raw.event.time_us -= found.offset_us
-                raw.event.time_error_us += found.error_us
+            offset = offsets.get(_clock_of(reading, raw, owners))
+            if offset is not None and raw.event.time_us is not None:
+                raw.event.time_us -= offset.offset_us
+                raw.event.time_error_us += offset.error_us
     return sorted(offsets.values(), key=lambda found: found.domain)
 
 
@@ -74,28 +83,26 @@ def _owners(readings: list[Reading]) -> dict[str, str]:
     """Files in which one host writes are that host's, the lines that do not name it included."""
     owners = {}
     for reading in readings:
-        hosts = {raw.written_by["host"] for raw in reading.events if "host" in raw.written_by}
+        hosts = hosts_of(reading)
         if len(hosts) == 1 and not reading.source.hints.node:
             owners[reading.source.name] = str(hosts.pop())
     return owners
 
 
-def _moments(event: Event, known: Moments) -> Iterable[tuple[Hashable, int]]:
-    """Yield the common moments that an event marks, each with its time on the node's own clock."""
+def _moment(event: Event) -> tuple[tuple[Any, ...], int, bool] | None:
+    """Return the common moment that an event marks: its key, its time, and whether a node has several of one key."""
     if event.time_us is None or event.time_basis != "stamped":
-        return
+        return None
     if event.role == "progress" and "step" in event.fields and event.kind == "progress":
-        epoch = event.fields.get("epoch")
-        yield ("step", event.attempt, event.signature, epoch, event.fields["step"]), event.time_us
-    elif event.signature in _RENDEZVOUS:
-        number = sum(1 for moment in known if isinstance(moment, tuple) and moment[0] == "rendezvous")
-        yield ("rendezvous", event.attempt, number), event.time_us
-    elif event.kind == "timeout" and event.rank is not None and event.sequence is not None:
-        waited = event.fields.get("elapsed_ms")
-        if waited:  # each rank of a node that waited is a witness of its own
-            ranks = sum(1 for moment in known if isinstance(moment, tuple) and moment[0] == "issue")
-            key = ("issue", event.process_group, event.sequence, event.operation, ranks)
-            yield key, event.time_us - int(waited) * 1000
+        key = ("step", event.attempt, event.signature, event.fields.get("epoch"), event.fields["step"])
+        return key, event.time_us, False
+    if event.signature in _RENDEZVOUS:
+        return ("rendezvous", event.attempt), event.time_us, True
+    waited = event.fields.get("elapsed_ms")
+    if event.kind == "timeout" and event.rank is not None and event.sequence is not None and waited:
+        issued = ("issue", event.process_group, event.sequence, event.operation)
+        return issued, event.time_us - int(waited) * 1000, True
+    return None
 
 
 def _offsets(moments: dict[str, Moments]) -> dict[str, Offset]:

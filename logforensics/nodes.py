@@ -17,6 +17,11 @@ _USUAL = (2, 4, 8, 16)  # accelerators in a node
 _MAP_ENTRY = regex.compile(r"'([^']{1,200})':\s\[([\d,\s]*)\]")
 
 
+def hosts_of(reading: Reading) -> set[str]:
+    """Return the hosts that the prefixes of a file's lines name."""
+    return {raw.written_by["host"] for raw in reading.events if "host" in raw.written_by}
+
+
 def ranks_of_nodes(identity: Identity, readings: list[Reading]) -> dict[str, list[int]]:
     """Return the ranks of every host for which they are known for sure."""
     found: dict[str, list[int]] = {}

@@ -8,6 +8,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+import regex
+
 _SKIPPED_FOLDERS = {".git", "__pycache__", "node_modules", "site-packages"}
 _MOST_SHOWN = 200
 
@@ -119,3 +121,8 @@ def _common_folder(roots: list[Path]) -> Path:
         return Path(os.path.commonpath(folders))
     except ValueError:  # different drives
         return Path()
+
+
+def natural(name: str) -> list[tuple[int, int, str]]:
+    """Return a sort key that puts rank10.log behind rank9.log."""
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in regex.split(r"([0-9]{1,18})", name)]

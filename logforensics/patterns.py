@@ -46,10 +46,8 @@ def remember_from(cache: Path) -> None:
     if _stored:
         return
     with contextlib.suppress(Exception):
-        path = _file(cache)
-        content = path.read_bytes() if is_own(path) else b""
-        digest, body = content[:32], content[32:]
-        if hashlib.sha256(body).digest() == digest:
+        body = read_checked(_file(cache))
+        if body is not None:
             _stored.update(pickle.loads(body))
 
 
@@ -59,8 +57,7 @@ def remember_in(cache: Path) -> None:
         return
     _stored.update((pattern, pickle.dumps(_ready[pattern])) for pattern in sorted(_new))
     _new.clear()
-    body = pickle.dumps(_stored)
-    write_atomically(_file(cache), hashlib.sha256(body).digest() + body)
+    write_checked(_file(cache), pickle.dumps(_stored))
 
 
 def _file(cache: Path) -> Path:
@@ -72,6 +69,20 @@ def is_own(path: Path) -> bool:
     """Return whether nobody but this user can have written a cache file: what it holds is trusted as code is."""
     status = path.stat()
     return not hasattr(os, "getuid") or (status.st_uid == os.getuid() and not status.st_mode & 0o022)
+
+
+def read_checked(path: Path) -> bytes | None:
+    """Return what ``write_checked`` wrote; None when it is damaged or not this user's. Raises OSError."""
+    if not is_own(path):
+        return None
+    content = path.read_bytes()
+    digest, body = content[:32], content[32:]
+    return body if hashlib.sha256(body).digest() == digest else None
+
+
+def write_checked(path: Path, body: bytes) -> None:
+    """Write a cache file whose damage is noticed when it is read; an unwritable folder is no failure."""
+    write_atomically(path, hashlib.sha256(body).digest() + body)
 
 
 def write_atomically(path: Path, content: bytes) -> None:

@@ -323,17 +323,15 @@ class _SourceReader:
     def _learned(self, windows: Windows, claimed: set[int]) -> list[RawEvent]:
         """Return the first and the last lines of a progress that no signature knows, if the file has one."""
         found: list[RawEvent] = []
-        spans = windows.spans()
         counted = learn_steps(
-            line for start, end in spans for line in self._peeled(start, end) if line[0] not in claimed
+            line for start, end in windows.spans for line in self._peeled(start, end) if line[0] not in claimed
         )
-        for start, end in spans:
+        for start, end in windows.spans:
             for low, high in windows.between_failures(start, end):
                 kept: dict[Any, list[Counted]] = {}
                 for line in counted:
                     if low <= line.start < high:
-                        writer = tuple(line.peeled.fields.get(key) for key in ("rank", "local_rank", "task", "host"))
-                        kept.setdefault(writer, []).append(line)
+                        kept.setdefault(line.writer, []).append(line)
                 found += [self._counted(line) for group in kept.values() for line in first_and_last(group)]
         return found
 

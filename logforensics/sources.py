@@ -24,7 +24,7 @@ import regex
 
 from logforensics.layout import Hints, hints_of, number_siblings
 from logforensics.model import Note
-from logforensics.paths import Files, InputError, printable
+from logforensics.paths import Files, InputError, natural, printable
 from logforensics.sniff import SNIFF_BYTES, binary_by_name, is_data_zip, kind_of, utf16_of
 from logforensics.unpack import (
     Limit,
@@ -109,7 +109,7 @@ class Sources:
 
     def finish(self) -> None:
         """Put the sources in order and write the shared note."""
-        self.found.sort(key=lambda source: _natural(source.name))
+        self.found.sort(key=lambda source: natural(source.name))
         number_siblings({source.name: source.hints for source in self.found if source.kind == "log"})
         if len(self._binary) == 1:
             self.note(self._binary[0], "a binary file, not a log; skipped")
@@ -158,11 +158,6 @@ def collect(paths: Iterable[str | Path]) -> Sources:
         sources.__exit__(None, None, None)
         raise
     return sources
-
-
-def _natural(name: str) -> list[tuple[int, int, str]]:
-    """Sort key under which rank10.log stands behind rank9.log."""
-    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in regex.split(r"([0-9]{1,18})", name)]
 
 
 def _add_file(sources: Sources, path: Path, name: str, explicit: bool) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import TypeVar
 
@@ -58,6 +59,7 @@ class Windows:
         self.reach = reach
         self.failures = failures
 
+    @cached_property
     def spans(self) -> list[tuple[int, int]]:
         """Return the parts as (start, end), whole lines, in order and apart."""
         size, near = self.buffer.size, self.reach.near
@@ -105,7 +107,7 @@ class Windows:
         lines: list[HitLine] = []
         if self.engine is None:
             return lines
-        for start, end in self.spans():
+        for start, end in self.spans:
             scanned = scan_buffer(self.engine, self.buffer.data, end, start)
             grouped = list(group_by_line(self.buffer, [hit for block in scanned for hit in block]))
             place = 0

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import lzma
+import os
 import sys
 import tarfile
 import tomllib
@@ -130,3 +131,15 @@ class Program:
         sys.stdout.flush()
         out, err = self._capfd.readouterr()
         return Ran(status or 0, out, err)
+
+
+def read_terminal(ours: int) -> bytes:
+    """What was written to a pseudo-terminal, until its other side is closed; closes this side."""
+    shown = b""
+    try:
+        while block := os.read(ours, 1 << 16):
+            shown += block
+    except OSError:  # Linux's way to say that the other side is closed
+        pass
+    os.close(ours)
+    return shown

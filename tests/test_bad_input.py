@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from inputs import COMPRESS, SHAPE_LOG, SHAPE_TRUTH, Program, Ran, encrypted, tar, write, zipped
+from inputs import COMPRESS, SHAPE_LOG, SHAPE_TRUTH, Program, Ran, encrypted, read_terminal, tar, write, zipped
 
 from logforensics.analysis import analyze, read_sources
 from logforensics.buffer import LogBuffer
@@ -367,13 +367,7 @@ def test_a_terminal_gets_the_timeline_of_a_hostile_log_spelled_out(tmp_path):
         stdout=theirs, stderr=subprocess.PIPE, timeout=60,
     )  # fmt: skip
     os.close(theirs)
-    shown = b""
-    try:
-        while block := os.read(ours, 1 << 16):
-            shown += block
-    except OSError:  # Linux's way to say that the other side is closed
-        pass
-    os.close(ours)
+    shown = read_terminal(ours)
     assert run.returncode == 0, run.stderr
     assert "ValueError" in shown.decode() and not steering(shown.decode().replace("\r\n", "\n"))
 

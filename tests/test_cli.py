@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from inputs import COMPRESS, FIXTURES, ROOT, SHAPE, SHAPE_TRUTH, Program, files_of, tar, write, zipped
+from inputs import COMPRESS, FIXTURES, ROOT, SHAPE, SHAPE_TRUTH, Program, files_of, read_terminal, tar, write, zipped
 from jsonschema import Draft202012Validator
 
 from logforensics import __version__
@@ -376,13 +376,7 @@ def test_colour_is_for_terminals_that_want_it(variables, coloured):
         [sys.executable, "-m", "logforensics", "analyze", str(LOGS)], stdout=theirs, stderr=theirs, env=environment
     )
     os.close(theirs)
-    shown = b""
-    try:
-        while block := os.read(ours, 1 << 16):
-            shown += block
-    except OSError:  # Linux's way to say that the other side is closed
-        pass
-    os.close(ours)
+    shown = read_terminal(ours)
 
     assert process.wait(60) == 0
     assert "Rank 1 failed first" in shown.decode()

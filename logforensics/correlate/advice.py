@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 
 from logforensics.configs import Config, last_part
 from logforensics.correlate.advice_engines import deepspeed_advice, precision_advice, trainer_advice
@@ -90,8 +91,8 @@ def support(verdict: Verdict, advice: list[Advice], configs: dict[str, Config], 
 
 
 def _alike(name: str) -> str:
-    """A name with its numbers left out."""
-    return "".join("#" if char.isdecimal() else char for char in name).replace("##", "#")
+    """A name with each of its numbers, however long, left out."""
+    return "".join("#" if number else "".join(run) for number, run in groupby(name, str.isdecimal))
 
 
 def _sets(configs: list[Config]) -> list[list[Config]]:

@@ -12,6 +12,7 @@ from logforensics.language import _
 from logforensics.model import Event
 
 # The same fault on several ranks within this time is one incident (a bad config, a full disk), not a race.
+_NO_FAILURE = {None, 0, -15, -2}  # exit codes of a process that ended well, or was told to end
 _BELOW = 3  # lines
 SAME_MOMENT_US = 15 * SECOND
 
@@ -177,7 +178,7 @@ def failed_ranks(facts: Facts) -> list[int]:
     ranks: list[int] = []
     for event in facts.exits:
         code = exit_code_of(event)
-        if event.rank is not None and code not in {None, 0, -15, -2} and event.rank not in ranks:
+        if event.rank is not None and code not in _NO_FAILURE and event.rank not in ranks:
             ranks.append(event.rank)
     return ranks
 
@@ -327,7 +328,7 @@ def _consequence(incident: Incident, facts: Facts) -> str | None:
     """Return why an incident can only be a consequence; None when it may be the cause."""
     first = incident.first
     if incident.category == "interrupted" and incident.scope == "run":
-        failed = [event for event in facts.exits if exit_code_of(event) not in {None, 0, -15, -2}]
+        failed = [event for event in facts.exits if exit_code_of(event) not in _NO_FAILURE]
         if any(before(event, first) is True for event in (*facts.timeouts, *failed)):
             return _("the job was cancelled after some of its processes had failed")
     if first.stream in {"kernel", "scheduler"}:

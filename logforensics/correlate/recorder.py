@@ -178,17 +178,22 @@ def _over(call: Call, marking: set[str]) -> bool:
 Steps = dict[int, dict[int, Step]]
 
 
+def _numbered(calls: list[Call]) -> dict[int, list[Call]]:
+    """The calls by their number in the order: coalesced ones share it."""
+    numbered: dict[int, list[Call]] = defaultdict(list)
+    for call in calls:
+        numbered[call.sequence].append(call)
+    return numbered
+
+
 def _steps(dumps: dict[int, Dump], identity: _groups_of) -> dict[Group, Steps]:
     """For each group: rank -> number in the order -> collective."""
     steps: dict[Group, Steps] = defaultdict(dict)
     for rank, dump in dumps.items():
         marking = _marks_ends(dump.calls)
         for own in _by_group(dump, p2p=False):
-            numbered: dict[int, list[Call]] = defaultdict(list)
-            for call in own:
-                numbered[call.sequence].append(call)
             steps[identity(own[0].group, rank)][rank] = {
-                number: Step(calls, _over(calls[-1], marking)) for number, calls in numbered.items()
+                number: Step(calls, _over(calls[-1], marking)) for number, calls in _numbered(own).items()
             }
     return steps
 
@@ -309,9 +314,7 @@ def _exchanges(dumps: dict[int, Dump], identity: _groups_of) -> dict[Group, dict
     for rank, dump in dumps.items():
         marking = _marks_ends(dump.calls)
         for own in _by_group(dump, p2p=True):
-            batches: dict[int, list[Call]] = defaultdict(list)
-            for call in own:
-                batches[call.sequence].append(call)
+            batches = _numbered(own)
             ended = max((number for number, calls in batches.items() if _over(calls[-1], marking)), default=-1)
             for number, calls in batches.items():
                 if number > ended:

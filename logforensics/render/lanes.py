@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from logforensics.language import list_ranks, several
 from logforensics.model import FATES, RankState
-from logforensics.render.names import name_list, natural
+from logforensics.paths import natural
+from logforensics.render.names import name_list
 from logforensics.render.text import clean, cut
 
 # Up to this many ranks each has its own lane.

@@ -5,16 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from logforensics.paths import natural
 from logforensics.render.text import cut
 
 _NUMBERED = re.compile(r"^(?P<stem>.*?)(?P<number>\d+)$", re.DOTALL)
-_PIECES = re.compile(r"\d+|\D+")
 _MOST = 240
-
-
-def natural(name: str) -> list[tuple[int, int, str]]:
-    """Return a sort key that puts node10 behind node9."""
-    return [(0, int(piece), "") if piece.isdecimal() else (1, 0, piece) for piece in _PIECES.findall(name)]
 
 
 def name_list(names: Iterable[str], most: int = _MOST) -> str:

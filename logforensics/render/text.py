@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from logforensics.language import list_ranks
+from logforensics.language import name_ranks
 
 # Colour and cursor sequences say nothing in a report: dropped. Any other control character is spelled out.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\))")
@@ -111,9 +111,7 @@ def size(count: int) -> str:
 def who(ranks: Iterable[int]) -> str:
     """Return "rank 3", "ranks 0-2, 5", or "" for none."""
     known = sorted(set(ranks))
-    if not known:
-        return ""
-    return f"rank{'s' if len(known) > 1 else ''} {list_ranks(known)}"
+    return name_ranks(known) if known else ""
 
 
 def counted(count: int, noun: str) -> str:
