@@ -215,7 +215,8 @@ class Event:
     uncertainty. ``fields`` holds every captured field that has no column of its own, plus ``activity``,
     ``where`` and ``chained`` where the parser found them. ``event_id`` is set by the timeline. ``told`` keeps
     how the identity is known: the names of columns that the message itself states ("rank", "pid",
-    "local_rank", "host"), "mark" for torch's own [rankN]:, "group" for a world group's rank.
+    "local_rank", "host"), "mark" for torch's own [rankN]:, "group" for a world group's rank. ``section`` numbers the
+    logs that were put together into one file; between two of them the file's order says nothing.
     """
 
     source: str
@@ -243,6 +244,7 @@ class Event:
     repeats: int = 1
     event_id: int = -1
     told: set[str] = field(default_factory=set)
+    section: int = 0
 
 
 @dataclass(slots=True)

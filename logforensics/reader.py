@@ -25,6 +25,7 @@ from logforensics.prefixes import Peeled, clean, peel, segments
 from logforensics.records import Traceback, assemble_tracebacks, following, preceding
 from logforensics.signatures import Match, Signature, SignatureSet
 from logforensics.sources import Source
+from logforensics.stamps import StampFinder
 from logforensics.windows import MANY_RANKS, ONE_RANK, Windows, first_and_last
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ _HEADER_TEXT = b"Traceback (most recent call last):"
 _FAILING = {"cause", "either", "symptom", "pointer"}
 
 
-_STAMP_LINES = 300
 _MOST_COUNTED = 4000
 # Unclaimed lines around which a prefix is looked for, and lines read at each.
 _MOST_SAMPLED, _SAMPLED_LINES = 8, 12
@@ -48,13 +48,22 @@ _COLUMNS = {"rank": "rank", "local_rank": "local_rank", "pid": "pid", "host": "n
 
 @dataclass(slots=True)
 class RawEvent:
-    """An event whose stamp still lacks its year. ``before``/``after`` are the stamps around an unstamped one."""
+    """An event whose stamp still lacks its year. ``before``/``after`` are the stamps around an unstamped one.
+
+    ``loose``: the stamp after it is another writer's, so it is a bound only if the file was written live.
+    """
 
     event: Event
     stamp: Stamp | None = None
     before: Stamp | None = None
     after: Stamp | None = None
+    loose: bool = False
     written_by: dict[str, Any] = field(default_factory=dict)  # what the prefixes said of the writer
+
+    def bracket(self, stamps: StampFinder, start: int, end: int, writer: Peeled) -> None:
+        """Find the stamps around the line at ``start`` to ``end``."""
+        self.before, _other = stamps.near(start, writer, back=True)
+        self.after, self.loose = stamps.near(end, writer, back=False)
 
 
 @dataclass(slots=True)
@@ -128,7 +137,7 @@ class _SourceReader:
         self.buffer = buffer
         self.reading = Reading(source)
         self.index = LineIndex(source.path)
-        self.stamps: dict[int, Stamp | None] = {}
+        self.stamps = StampFinder(buffer)
         self.one_rank = source.hints.rank is not None or source.hints.local_rank is not None
         self.reach = ONE_RANK if self.one_rank else MANY_RANKS
 
@@ -271,8 +280,7 @@ class _SourceReader:
             stamp = parse_stamp(peeled.stamp[1])
         raw = RawEvent(event, stamp=stamp, written_by=written_by)
         if stamp is None:
-            raw.before = self._stamp_near(line.start, peeled, back=True)
-            raw.after = self._stamp_near(line.end, peeled, back=False)
+            raw.bracket(self.stamps, line.start, line.end, peeled)
         return raw
 
     def _new_event(self, offset: int, **columns: Any) -> FoundEvent:
@@ -294,29 +302,6 @@ class _SourceReader:
             fields["chained"] = block.chained
         if block.end > block.exception_end:
             event.end_offset = block.end
-
-    # -- times ----------------------------------------------------------------------------------------------
-
-    def _stamp_near(self, place: int, writer: Peeled, *, back: bool) -> Stamp | None:
-        """Return the nearest stamp above or below a line, of the same writer where prefixes tell writers apart."""
-        lines = self.buffer.lines_before(place, _STAMP_LINES) if back else self.buffer.lines_after(place, _STAMP_LINES)
-        for start, end in lines:
-            if start not in self.stamps:
-                self.stamps[start] = self._stamp_of(start, end)
-            stamp = self.stamps[start]
-            if stamp is not None:
-                return stamp
-        return None
-
-    def _stamp_of(self, start: int, end: int) -> Stamp | None:
-        head = self.buffer.data[start : min(end, start + 200)]
-        if head.count(b":") < 2:
-            return None
-        for part in segments(clean(head.decode("utf-8", "replace"))):
-            peeled = peel(part, self.buffer.carrier)
-            if peeled.stamp is not None and (stamp := parse_stamp(peeled.stamp[1])) is not None:
-                return stamp
-        return None
 
     # -- progress -------------------------------------------------------------------------------------------
 
@@ -387,8 +372,7 @@ class _SourceReader:
         if peeled.stamp is not None:
             raw.stamp = parse_stamp(peeled.stamp[1])
         if raw.stamp is None:
-            raw.before = self._stamp_near(start, peeled, back=True)
-            raw.after = self._stamp_near(end, peeled, back=False)
+            raw.bracket(self.stamps, start, end, peeled)
         return raw
 
     # -- places ---------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from logforensics.clock import SECOND, Stamp
 from logforensics.model import CATEGORIES, KINDS, ROLES, STREAMS, TIME_BASES, Event
 from logforensics.node_clocks import Offset, align_clocks
+from logforensics.stacked import mark_sections
 
 if TYPE_CHECKING:
     import polars as pl
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 # one; nobody knows. The earlier is taken, as a bound.
 _WIDE_GAP_US = 120 * SECOND
 _ZONES_US = 86_400 * SECOND
+_NEVER = -(1 << 62)
 
 
 def build_timeline(readings: list[Reading], corrected: list[Offset] | None = None) -> list[Event]:
@@ -30,6 +32,8 @@ def build_timeline(readings: list[Reading], corrected: list[Offset] | None = Non
 
     ``corrected`` gets the nodes' clocks that were found to be off.
     """
+    for reading in readings:
+        mark_sections([raw.event for raw in reading.events])
     offsets = _place_all(readings)
     if corrected is not None:
         corrected += offsets
@@ -49,7 +53,6 @@ def _place_all(readings: list[Reading]) -> list[Offset]:
             # a time of day without a date is the one next to what stands above it
             _place_in_time(raw, reference if _dated(raw) else near, latest)
             near = near if raw.event.time_us is None else raw.event.time_us
-        _derive(reading.events)
     return align_clocks(readings)
 
 
@@ -57,15 +60,16 @@ def _order(readings: list[Reading]) -> list[Event]:
     """Return all events in causal reading order, ``event_id`` set. They must have their times."""
     keyed: list[tuple[int, int, int, Event]] = []
     for number, reading in enumerate(readings):
-        latest: dict[int | None, int] = {}
-        carried = -(1 << 62)
+        latest: dict[tuple[int, int | None], int] = {}
+        carried: dict[int, int] = {}
         for raw in reading.events:
             event = raw.event
+            writer = (event.section, event.rank)
             # a launcher's tee mixes writers out of order: only one writer's own order is certain
-            floor = latest.get(event.rank, carried if event.time_us is None else -(1 << 62))
+            floor = latest.get(writer, carried.get(event.section, _NEVER) if event.time_us is None else _NEVER)
             effective = floor if event.time_us is None else max(floor, event.time_us)
-            latest[event.rank] = effective
-            carried = max(carried, effective)
+            latest[writer] = effective
+            carried[event.section] = max(carried.get(event.section, _NEVER), effective)
             keyed.append((effective, number, event.offset, event))
     keyed.sort(key=lambda item: item[:3])
     events = [item[3] for item in keyed]
@@ -99,6 +103,13 @@ def _place_in_time(raw: RawEvent, reference: int, latest: int | None) -> None:
     after = _resolved(raw.after, reference, latest)
     if before is None and after is None:
         return
+    if before is not None and (waited := _waited_us(event)):
+        bound = after if after is not None and after >= before and not raw.loose else None
+        least = before + waited
+        event.time_us = least if bound is None else min(least, bound)
+        event.time_error_us = _WIDE_GAP_US // 2 if bound is None else min(abs(bound - least), bound - before)
+        event.time_basis = "derived"
+        return
     event.time_basis = "bracketed"
     if before is not None and after is not None and after >= before:
         gap = after - before
@@ -109,30 +120,21 @@ def _place_in_time(raw: RawEvent, reference: int, latest: int | None) -> None:
         event.time_error_us = _WIDE_GAP_US // 2
 
 
+def _waited_us(event: Event) -> int:
+    """How long a timeout waited: that long after the last thing that its writer said it came, if it has no stamp."""
+    if event.kind != "timeout":
+        return 0
+    return int(event.fields.get("elapsed_ms") or event.fields.get("timeout_ms") or 0) * 1000
+
+
 def _resolved(stamp: Stamp | None, reference: int, latest: int | None) -> int | None:
     return stamp.resolve(reference, latest) if stamp is not None else None
-
-
-def _derive(items: list[RawEvent]) -> None:
-    """An unstamped timeout came its own waiting time after the last thing its writer said."""
-    for raw in items:
-        event = raw.event
-        waited = event.fields.get("elapsed_ms") or event.fields.get("timeout_ms")
-        if event.kind != "timeout" or event.time_basis != "bracketed" or not waited or raw.before is None:
-            continue
-        if event.time_us is not None and (raw.after is None or event.time_error_us > _WIDE_GAP_US):
-            # with a stamp behind it the error is the gap to that one, and it came no later
-            most = int(waited) * 1000
-            event.time_us += most if raw.after is None else min(most, event.time_error_us)
-            event.time_basis = "derived"
 
 
 def issue_time(event: Event) -> int | None:
     """Return when the collective that timed out was issued: the line's time minus how long it ran."""
     waited = event.fields.get("elapsed_ms") or event.fields.get("timeout_ms")
-    if event.time_us is None or not waited:
-        return None
-    return event.time_us - int(waited) * 1000
+    return event.time_us - int(waited) * 1000 if event.time_us is not None and waited else None
 
 
 def to_frame(events: list[Event]) -> pl.DataFrame:

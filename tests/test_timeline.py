@@ -239,10 +239,55 @@ def test_an_unstamped_timeout_came_no_later_than_the_next_stamp(tmp_path: Path):
     assert events[1].time_error_us == 300 * SECOND
 
 
-def test_an_unstamped_timeout_between_near_stamps_is_bracketed_like_any_line(tmp_path: Path):
+def test_an_unstamped_timeout_between_near_stamps_is_as_uncertain_as_they_are_apart(tmp_path: Path):
     events = events_of(tmp_path, stamped(5, "step 1 loss 0.3") + BARE + stamped(7, "step 2 loss 0.3"))
 
-    assert (events[1].time_us, events[1].time_basis) == (us("2026-11-30T19:11:06"), "bracketed")
+    assert (events[1].time_us, events[1].time_basis) == (us("2026-11-30T19:11:07"), "derived")
+    assert events[1].time_error_us == 2 * SECOND
+
+
+def test_what_others_said_meanwhile_does_not_date_a_timeout(tmp_path: Path):
+    merged = (
+        "0: " + stamped(5, "step 1 loss 0.3") + "0: " + BARE + "1: " + stamped(7, "reading shard 3 from shared storage")
+    )
+    events = events_of(tmp_path, merged)
+
+    timeout = next(event for event in events if event.kind == "timeout")
+    assert (timeout.time_us, timeout.time_basis) == (us("2026-11-30T19:21:05.021"), "derived")
+
+
+def test_the_nearest_stamp_is_the_writers_own(tmp_path: Path):
+    merged = "0: " + stamped(5, "step 1 loss 0.3") + "1: " + stamped(40, "step 1 loss 0.3") + "0: step 2 loss 0.3\n"
+    events = events_of(tmp_path, merged)
+
+    assert [(event.rank, event.time_us) for event in events if event.fields.get("step") == 2] == [
+        (0, us("2026-11-30T19:11:05"))
+    ]
+
+
+# --- several logs in one file ------------------------------------------------------------------------------------
+
+
+def test_logs_put_one_after_the_other_are_told_apart(tmp_path: Path):
+    text = "".join(f"{rank}: step {step} loss 0.3\n" for rank in (0, 1) for step in (1, 2, 3))
+    events = events_of(tmp_path, text)
+
+    assert {(event.rank, event.section) for event in events if event.kind == "progress"} == {(0, 1), (1, 2)}
+
+
+def test_ranks_that_take_turns_are_one_live_log(tmp_path: Path):
+    text = "".join(f"{rank}: step {step} loss 0.3\n" for step in (1, 2, 3) for rank in (0, 1))
+
+    assert {event.section for event in events_of(tmp_path, text)} == {0}
+
+
+def test_watchdogs_that_speak_in_turn_are_one_live_log(tmp_path: Path):
+    text = stamped(5, "0: step 1 loss 0.3") + "".join(
+        f"[rank{rank}]:[E1130 19:21:05.172486545 ProcessGroupNCCL.cpp:629] [Rank {rank}] {TIMEOUT}\n"
+        for rank in (1, 2, 3)
+    )
+
+    assert {event.section for event in events_of(tmp_path, text)} == {0}
 
 
 # --- order ----------------------------------------------------------------------------------------------------

@@ -13,6 +13,8 @@ LATE_LINE_US = 30 * SECOND
 
 # The rule of incidents that a failure's own lines tell of.
 OWN_FAILURE = "own-failure"
+# Times that a line has of its own, not from the lines around it.
+_TIMED = {"stamped", "derived"}
 _OUTSIDE = {"scheduler", "kernel", "launcher"}
 
 
@@ -70,10 +72,18 @@ class Incident:
 def before(first: Event, second: Event, slack_us: int = CLOCK_SLACK_US) -> bool | None:
     """Return whether one event certainly came before another; None when the logs do not tell.
 
-    Inside one writer's file order is certain; elsewhere times decide as far as their uncertainty allows.
+    Inside one writer's file order is certain; elsewhere times decide as far as their uncertainty allows. In a file of
+    several ranks' lines order counts where times do not tell otherwise: it may have been merged.
     """
-    if first.source == second.source:
+    together = first.source == second.source and first.section == second.section
+    two_ranks = first.rank is not None and second.rank is not None and first.rank != second.rank
+    if together and not (two_ranks and {first.time_basis, second.time_basis} <= _TIMED):
         return first.offset < second.offset
+    by_time = _by_time(first, second, slack_us)
+    return first.offset < second.offset if together and by_time is None else by_time
+
+
+def _by_time(first: Event, second: Event, slack_us: int) -> bool | None:
     if first.time_us is None or second.time_us is None:
         return None
     distance = second.time_us - first.time_us
