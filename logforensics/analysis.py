@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from logforensics import patterns
+from logforensics.attempts import number_attempts
 from logforensics.clock import parse_stamp
 from logforensics.correlate.verdict import Diagnosis, diagnose
 from logforensics.error_file import ErrorFileError, read_error_file
 from logforensics.excerpts import Excerpt, read_excerpts
 from logforensics.identity import Identity, resolve_identity
-from logforensics.model import ChainLink, CollectiveState, Event, Note, RankState, Verdict
+from logforensics.model import AttemptVerdict, ChainLink, CollectiveState, Event, Note, RankState, Verdict
 from logforensics.node_clocks import Offset
 from logforensics.places import settle
 from logforensics.reader import Reading, Scanners, read_source
@@ -38,7 +39,8 @@ class Analysis:
 
     ``ranks`` has one state for each rank that the logs speak of or announce; ``first_exceptions`` one event
     for each rank that had one, earliest first. ``excerpts`` maps the id of an event that the verdict rests on
-    to the lines around it, as (line number, text). ``paths`` is what the caller asked for.
+    to the lines around it, as (line number, text). ``paths`` is what the caller asked for. ``attempts`` has one entry
+    for each time that the run was started, in order; the verdict is on one of them.
     """
 
     verdict: Verdict
@@ -50,7 +52,7 @@ class Analysis:
     sources: list[Source]
     notes: list[Note]
     identity: Identity
-    attempts: int = 1
+    attempts: list[AttemptVerdict] = field(default_factory=list)
     facts: dict[str, str] = field(default_factory=dict)
     excerpts: dict[int, Excerpt] = field(default_factory=dict)
     paths: list[str] = field(default_factory=list)
@@ -122,6 +124,7 @@ def analyze(
         events = build_timeline(readings, clocks)
         if low is not None or high is not None:
             events = _between(events, low, high, sources)
+        number_attempts(events, [source.name for source in sources.found if source.hints.attempt is not None])
         diagnosis = diagnose(events, identity, readings, sources, recorded)
         analysis = _analysis(diagnosis, events, identity, sources)
         for clock in clocks:

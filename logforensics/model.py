@@ -97,6 +97,7 @@ TIME_BASES = ("stamped", "derived", "bracketed", "none")
 # What a process was doing: said by a line ("Saving model checkpoint to ...") or by the frames of a traceback.
 ACTIVITIES = (
     "launch",  # launcher, argument parsing, imports
+    "restart",  # a launcher starts all processes again
     "rendezvous",  # agents looking for each other, the store being set up
     "init",  # process group, communicator or wrapper (DDP, FSDP, ZeRO) being built
     "model_load",  # weights being read or the model being built
@@ -296,10 +297,21 @@ class Advice:
 
 
 @dataclass(slots=True)
+class Ruling:
+    """What one rule of the correlator said. ``decided``: the verdict is its; the others support it or were outvoted."""
+
+    rule: str
+    said: str
+    ranks: list[int] = field(default_factory=list)
+    decided: bool = False
+
+
+@dataclass(slots=True)
 class Verdict:
     """The answer. ``ranks`` is empty when no rank is to blame, or when the log does not establish one.
 
-    ``advice`` is what the configuration files call for, whatever failed.
+    ``advice`` is what the configuration files call for, whatever failed. ``rulings`` holds what every rule said that
+    spoke at all, the one that decided first.
     """
 
     status: str
@@ -315,7 +327,29 @@ class Verdict:
     missing: list[str] = field(default_factory=list)
     remedies: list[Remedy] = field(default_factory=list)
     advice: list[str] = field(default_factory=list)
-    rules: list[str] = field(default_factory=list)
+    rulings: list[Ruling] = field(default_factory=list)
+
+    @property
+    def rules(self) -> list[str]:
+        """The names of the rules that spoke, each once, the one that decided first."""
+        return list(dict.fromkeys(ruling.rule for ruling in self.rulings))
+
+
+@dataclass(slots=True)
+class AttemptVerdict:
+    """What became of one attempt of a run that was started again. Times are microseconds since the epoch."""
+
+    number: int
+    status: str
+    category: str
+    ranks: list[int]
+    phase: str
+    confidence: str
+    headline: str
+    evidence: Evidence | None = None
+    start_us: int | None = None
+    end_us: int | None = None
+    last_step: int | None = None
 
 
 @dataclass(slots=True)

@@ -89,6 +89,12 @@ def headline(incident: Incident, facts: Facts) -> str:
     return words.format(ranks=list_ranks(incident.ranks), count=len(incident.ranks), happened=_(_HAPPENED[category]))
 
 
+def happened(incident: Incident) -> str:
+    """Return what happened, as the end of "rank 3 ..."."""
+    said = _HAPPENED.get(incident.category)
+    return _(said) if said else _("shows no failure")
+
+
 @lru_cache(maxsize=1)
 def _remedies() -> list[dict[str, Any]]:
     entries: list[dict[str, Any]] = tomllib.loads(data_text("reports", "remedies.toml"))["remedy"]

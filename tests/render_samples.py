@@ -11,6 +11,7 @@ from logforensics.identity import Identity
 from logforensics.layout import Hints
 from logforensics.model import (
     Alternative,
+    AttemptVerdict,
     ChainLink,
     CollectiveState,
     Event,
@@ -18,6 +19,7 @@ from logforensics.model import (
     Note,
     RankState,
     Remedy,
+    Ruling,
     Verdict,
 )
 from logforensics.sources import Source
@@ -88,7 +90,10 @@ def analysis_of(
         "alternatives": [Alternative("network_fabric", [0, 2], f"it came later than {text}")],
         "missing": [f"no log of rank 7: {text}"],
         "remedies": [Remedy("user-exception", f"Fix {text}", [f"Read {text}", "Rerun"], [f"echo '{text}'"])],
-        "rules": ["own-failure"],
+        "rulings": [
+            Ruling("own-failure", f"raised {text}", [1], decided=True),
+            Ruling("survived", "1 earlier failure was caught", []),
+        ],
     }
     result = Analysis(
         verdict=Verdict(**{**values, **verdict}),
@@ -107,7 +112,22 @@ def analysis_of(
         sources=[Source(first.source, Path("x"), 1234, 0, "log", Hints())],
         notes=[Note(text, f"could not be read: {text}")],
         identity=Identity(world_size=len(ranks)),
-        attempts=2,
+        attempts=[
+            AttemptVerdict(
+                number,
+                "diagnosed",
+                "user_exception",
+                [1],
+                "mid_training",
+                "high",
+                f"Rank 1 failed first: {text}",
+                Evidence(first.source, 10, 11, text, first.rank, first.node, first.time_us, first.event_id),
+                first.time_us,
+                None,
+                812,
+            )
+            for number in (0, 1)
+        ],
         facts={"torch": text},
     )
     around = [(9, "before " + text), (10, text), (11, text), (12, "x" * 100_000)]

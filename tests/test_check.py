@@ -261,6 +261,7 @@ def test_json_holds_every_result_and_the_counts(tmp_path: Path):
         "fsdp1-full_shard": {"right": 1, "known": 0, "wrong": 0, "of": 1},
         "zero3": {"right": 0, "known": 1, "wrong": 0, "of": 1},
     }
+    assert report["by_confidence"] == {"medium": {"right": 1, "known": 1, "wrong": 1, "of": 3}}
     assert report["by_category"]["dataloader"] == {"right": 0, "known": 1, "wrong": 1, "of": 2}
     assert [item["state"] for item in report["fixtures"]] == ["wrong", "known", "right"]
     assert report["fixtures"][0]["differences"] == [
@@ -283,7 +284,8 @@ def test_markdown_is_a_table_by_strategy_and_one_by_category(tmp_path: Path):
     ]
     assert "| ddp | 2 | 2 | 100 % |  |  |" in lines
     assert "| zero3 | 0 | 1 | 0 % | 1 |  |" in lines
-    assert lines.count("| all | 2 | 3 | 66 % | 1 |  |") == 2
+    assert lines.count("| all | 2 | 3 | 66 % | 1 |  |") == 3
+    assert "| medium | 2 | 3 | 66 % | 1 |  |" in lines
     assert "| dataloader | 0 | 1 | 0 % | 1 |  |" in lines
     assert "- 3 fixtures: 2 right, 0 wrong, 1 known failure." in lines
 

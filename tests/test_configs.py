@@ -244,4 +244,4 @@ def test_files_of_restarts_do_not_become_an_attempt(tmp_path: Path) -> None:
         "acc.yaml": accelerate(0, machines=1, processes=1),
     }
 
-    assert judged(tmp_path, files).attempts == 1
+    assert judged(tmp_path, files).attempts[0].number == 1

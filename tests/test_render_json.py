@@ -83,12 +83,12 @@ def test_the_keys_are_those_of_the_contract():
     report = to_json(ordinary())
 
     assert list(report) == [
-        "schema", "version", "verdict", "first_exceptions", "ranks", "chain", "collectives", "run",
+        "schema", "version", "verdict", "first_exceptions", "ranks", "chain", "collectives", "attempts", "run",
     ]  # fmt: skip
     assert report["schema"] == "logforensics.analysis/1"
     assert report["version"] == __version__
     assert {"status", "category", "ranks", "nodes", "phase", "confidence", "headline", "explanation", "evidence"} | {
-        "alternatives", "missing", "advice", "remedies", "rules",
+        "alternatives", "missing", "advice", "remedies", "rules", "rulings",
     } == set(report["verdict"])  # fmt: skip
     assert report["run"]["sources"][0] == {"name": "logs/rank1.log", "size": 1234, "kind": "log", "events": 1}
 

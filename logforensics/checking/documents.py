@@ -24,6 +24,7 @@ def to_json(results: Sequence[Checked]) -> dict[str, Any]:
         "counts": {"fixtures": len(states), **{state: states.count(state) for state in STATES}},
         "confidence_high": {"verdicts": counts.sure, "wrong": counts.surely_wrong},
         "by_strategy": {row.name: _counts(row) for row in counts.by_strategy},
+        "by_confidence": {row.name: _counts(row) for row in counts.by_confidence},
         "by_category": {row.name: _counts(row) for row in counts.by_category},
         "fixtures": [_fixture(result) for result in results],
     }
@@ -57,11 +58,12 @@ def _fixture(result: Checked) -> dict[str, Any]:
 
 
 def to_markdown(results: Sequence[Checked]) -> str:
-    """Return the accuracy by strategy and by category as Markdown tables, with the counts in words below."""
+    """Return the accuracy by strategy, category and confidence as Markdown tables, with the counts in words below."""
     counts = score(results)
     parts = [
         _table("strategy", (*counts.by_strategy, counts.total)),
         _table("category", (*counts.by_category, counts.total)),
+        _table("confidence", (*counts.by_confidence, counts.total)),
         "\n".join(f"- {line}" for line in summary(counts)),
     ]
     return "\n\n".join(parts) + "\n"

@@ -111,7 +111,11 @@ def _list(results: list[Checked], sheet: Sheet) -> None:
 
 
 def _scores(counts: Score, sheet: Sheet) -> None:
-    for title, rows in (("strategy", counts.by_strategy), ("category", counts.by_category)):
+    for title, rows in (
+        ("strategy", counts.by_strategy),
+        ("category", counts.by_category),
+        ("confidence", counts.by_confidence),
+    ):
         if not rows:
             continue
         sheet.console.print()

@@ -1,4 +1,4 @@
-"""Counts how good the diagnosis is: in all, by strategy, by category."""
+"""Counts how good the diagnosis is: in all, by strategy, by category, by confidence."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from logforensics.checking.fixtures import Checked
+from logforensics.model import CONFIDENCES
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class Score:
     total: Row
     by_strategy: tuple[Row, ...]
     by_category: tuple[Row, ...]
+    by_confidence: tuple[Row, ...]
     fixed: int
     unusable: int
     sure: int
@@ -55,11 +57,18 @@ def score(results: Iterable[Checked]) -> Score:
         total=_row("all", compared),
         by_strategy=_rows(compared, lambda result: result.strategy),
         by_category=_rows(compared, lambda result: result.truth.category if result.truth else ""),
+        by_confidence=_by_confidence(compared),
         fixed=sum(result.state == "fixed" for result in results),
         unusable=len(results) - len(compared),
         sure=len(sure),
         surely_wrong=sum(result.state in ("wrong", "known") for result in sure),
     )
+
+
+def _by_confidence(results: list[Checked]) -> tuple[Row, ...]:
+    """What a confidence is worth: how often each was right, the surest first."""
+    rows = {row.name: row for row in _rows(results, lambda r: r.comparison.confidence if r.comparison else "")}
+    return tuple(rows[name] for name in CONFIDENCES if name in rows)
 
 
 def _rows(results: list[Checked], key: Callable[[Checked], str]) -> tuple[Row, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from logforensics.clock import SECOND
-from logforensics.model import Event
+from logforensics.model import Event, Evidence
 
 # Two clocks of one cluster agree to about this; a local failure's own line may also be flushed this late.
 CLOCK_SLACK_US = 2 * SECOND
@@ -67,6 +67,20 @@ class Incident:
                 event.event_id,
             ),
         )
+
+
+def evidence_of(event: Event) -> Evidence:
+    """Return the place that an event was read from."""
+    return Evidence(
+        source=event.source,
+        line=event.line,
+        end_line=event.end_line,
+        text=event.message,
+        rank=event.rank,
+        node=event.node,
+        time_us=event.time_us,
+        event_id=event.event_id,
+    )
 
 
 def before(first: Event, second: Event, slack_us: int = CLOCK_SLACK_US) -> bool | None:

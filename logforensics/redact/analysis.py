@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # Our own words: a host called "timeout" must not change what a verdict is.
 _OWN_WORDS = {
-    "status", "category", "phase", "confidence", "rules", "kind", "signature", "role", "stream", "time_basis",
+    "status", "category", "phase", "confidence", "rule", "kind", "signature", "role", "stream", "time_basis",
     "fate", "last_activity", "id", "told", "activity",
 }  # fmt: skip
 _HOSTS = {"node", "nodes", "host", "rank_node", "place_node"}

@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from logforensics import __version__
-from logforensics.model import Event, RankState, Verdict
+from logforensics.model import AttemptVerdict, Event, Evidence, RankState, Verdict
 from logforensics.render.run_facts import (
     first_timeouts,
     launcher_of,
@@ -73,6 +73,7 @@ def to_json(analysis: Analysis) -> dict[str, Any]:
                 }
                 for state in analysis.collectives
             ],
+            "attempts": [_attempt(item) for item in analysis.attempts],
             "run": _run(analysis),
         }
     )
@@ -99,18 +100,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "confidence": verdict.confidence,
         "headline": verdict.headline,
         "explanation": verdict.explanation,
-        "evidence": [
-            {
-                "source": item.source,
-                "line": item.line,
-                "end_line": item.end_line,
-                "rank": item.rank,
-                "node": item.node,
-                "time": iso_time(item.time_us),
-                "text": item.text,
-            }
-            for item in verdict.evidence
-        ],
+        "evidence": [_place(item) for item in verdict.evidence],
         "alternatives": [
             {"category": item.category, "ranks": item.ranks, "why_less_likely": item.why_less_likely}
             for item in verdict.alternatives
@@ -122,6 +112,38 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
             for item in verdict.remedies
         ],
         "rules": verdict.rules,
+        "rulings": [
+            {"rule": item.rule, "said": item.said, "ranks": item.ranks, "decided": item.decided}
+            for item in verdict.rulings
+        ],
+    }
+
+
+def _place(evidence: Evidence) -> dict[str, Any]:
+    return {
+        "source": evidence.source,
+        "line": evidence.line,
+        "end_line": evidence.end_line,
+        "rank": evidence.rank,
+        "node": evidence.node,
+        "time": iso_time(evidence.time_us),
+        "text": evidence.text,
+    }
+
+
+def _attempt(attempt: AttemptVerdict) -> dict[str, Any]:
+    return {
+        "attempt": attempt.number,
+        "status": attempt.status,
+        "category": attempt.category,
+        "ranks": attempt.ranks,
+        "phase": attempt.phase,
+        "confidence": attempt.confidence,
+        "headline": attempt.headline,
+        "evidence": _place(attempt.evidence) if attempt.evidence else None,
+        "start": iso_time(attempt.start_us),
+        "end": iso_time(attempt.end_us),
+        "last_step": attempt.last_step,
     }
 
 
@@ -160,7 +182,7 @@ def _run(analysis: Analysis) -> dict[str, Any]:
         "world_size": analysis.identity.world_size,
         "nodes": nodes_of(analysis),
         "ranks_seen": ranks_seen(analysis),
-        "attempts": analysis.attempts,
+        "attempts": max(1, len(analysis.attempts)),
         "launcher": launcher_of(analysis),
         "strategy": strategy_of(analysis),
         "versions": versions_of(analysis),

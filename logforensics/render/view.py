@@ -193,7 +193,7 @@ def build_page(analysis: Analysis) -> Page:
             clean(f"{item.category}{' on ' + who(item.ranks) if item.ranks else ''}: {item.why_less_likely}")
             for item in verdict.alternatives
         ],
-        attempts=analysis.attempts,
+        attempts=max(1, len(analysis.attempts)),
         run=_run(analysis),
         skipped=[clean(f"{note.source}: {note.what}") for note in analysis.notes],
         collectives_hidden=max(len(analysis.collectives) - _MOST_COLLECTIVES, 0),
@@ -363,7 +363,7 @@ def _run(analysis: Analysis) -> list[tuple[str, str]]:
         "world size": str(analysis.identity.world_size or ""),
         "ranks seen": list_ranks(seen),
         "nodes": name_list(nodes),
-        "attempts": str(analysis.attempts) if analysis.attempts > 1 else "",
+        "attempts": str(len(analysis.attempts)) if len(analysis.attempts) > 1 else "",
         "launcher": launcher_of(analysis) or "",
         "strategy": strategy_of(analysis) or "",
         "versions": ", ".join(f"{name} {version}" for name, version in versions_of(analysis).items()),
