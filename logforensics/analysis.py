@@ -17,6 +17,7 @@ from logforensics.correlate.verdict import Diagnosis, diagnose
 from logforensics.error_file import ErrorFileError, read_error_file
 from logforensics.excerpts import Excerpt, read_excerpts
 from logforensics.identity import Identity, resolve_identity
+from logforensics.language import _
 from logforensics.model import AttemptVerdict, ChainLink, CollectiveState, Event, Note, RankState, Verdict
 from logforensics.node_clocks import Offset
 from logforensics.places import settle
@@ -112,7 +113,7 @@ def analyze(
     signatures = signatures_with(parsers, cache)
     with collect(given) as sources:
         for problem in signatures.problems:
-            sources.note("your signatures", problem)
+            sources.note(_("your signatures"), problem)
         scanners = Scanners(signatures, cache)
         readings = read_sources(sources, scanners, signatures, progress)
         dumped, recorded = read_dumps(sources, readings, world_size)
@@ -128,9 +129,9 @@ def analyze(
         diagnosis = diagnose(events, identity, readings, sources, recorded)
         analysis = _analysis(diagnosis, events, identity, sources)
         for clock in clocks:
-            analysis.facts[f"clock of {clock.domain}"] = (
-                f"{clock.offset_us / 1e6:+.1f} s (±{clock.error_us / 1e6:.1f} s), corrected, "
-                f"from {clock.moments} common moments"
+            told = _("{offset} s (±{error} s), corrected, from {count} common moments")
+            analysis.facts[_("clock of {host}").format(host=clock.domain)] = told.format(
+                offset=f"{clock.offset_us / 1e6:+.1f}", error=f"{clock.error_us / 1e6:.1f}", count=clock.moments
             )
         analysis.paths = [str(path) for path in given]
         _quote(analysis)
@@ -169,7 +170,12 @@ def _between(events: list[Event], low: int | None, high: int | None, sources: So
         if event.time_us is None or ((low is None or event.time_us >= low) and (high is None or event.time_us <= high))
     ]
     if len(kept) < len(events):
-        sources.note("the time chosen", f"{len(events) - len(kept)} of {len(events)} events are outside; left out")
+        sources.note(
+            _("the time chosen"),
+            _("{count} of {events} events are outside; left out").format(
+                count=len(events) - len(kept), events=len(events)
+            ),
+        )
     for number, event in enumerate(kept):
         event.event_id = number
     return kept
@@ -229,14 +235,14 @@ def read_sources(
         try:
             return read_source(source, own, advance)
         except OSError as error:
-            return f"could not be read to the end ({error.strerror or error})"
+            return str(error.strerror or error)
         finally:
             free.append(own)
 
     with ThreadPoolExecutor(threads) as pool:
         for source, result in zip(logs, pool.map(read, logs), strict=True):
             if isinstance(result, str):
-                sources.note(source.name, result)
+                sources.note(source.name, _("could not be read to the end ({reason})").format(reason=result))
             else:
                 readings[source.name] = result
     for source in sources.found:
@@ -244,5 +250,5 @@ def read_sources(
             try:
                 readings[source.name] = read_error_file(source, signatures)
             except ErrorFileError as problem:
-                sources.note(source.name, f"no torchelastic error file: {problem}; skipped")
+                sources.note(source.name, _("no torchelastic error file: {problem}; skipped").format(problem=problem))
     return [readings[source.name] for source in sources.found if source.name in readings]

@@ -13,6 +13,7 @@ from typing import Any
 import regex
 
 from logforensics.callsites import activity_of
+from logforensics.language import _
 from logforensics.model import Event
 from logforensics.reader import RawEvent, Reading
 from logforensics.records import Frame
@@ -36,7 +37,7 @@ def read_error_file(source: Source, signatures: SignatureSet) -> Reading:
     candidates = [signature for signature in signatures.signatures if not signature.fallback]
     match = signatures.claim(candidates, text) or signatures.claim(signatures.fallbacks, text.split("\n")[0])
     if match is None:
-        raise ErrorFileError("its message is no exception that is known")
+        raise ErrorFileError(_("its message is no exception that is known"))
     signature, fields = match.signature, dict(match.fields)
     hints = source.hints
     event = Event(
@@ -72,16 +73,16 @@ def read_error_file(source: Source, signatures: SignatureSet) -> Reading:
 
 def _content(source: Source) -> tuple[str, str, int | None]:
     if source.size > _MOST_BYTES:
-        raise ErrorFileError("too large for an error file")
+        raise ErrorFileError(_("too large for an error file"))
     try:
         table: Any = json.loads(source.path.read_text(encoding="utf-8", errors="replace"))
     except (OSError, ValueError, RecursionError) as error:
-        raise ErrorFileError(f"not valid JSON ({error})") from error
+        raise ErrorFileError(_("not valid JSON ({reason})").format(reason=error)) from error
     message = table.get("message") if isinstance(table, dict) else None
     if isinstance(message, str):
         return message, "", None
     if not isinstance(message, dict) or not isinstance(message.get("message"), str):
-        raise ErrorFileError('it has no "message"')
+        raise ErrorFileError(_('it has no "message"'))
     extra = message.get("extraInfo")
     extra = extra if isinstance(extra, dict) else {}
     stamp = str(extra.get("timestamp", ""))

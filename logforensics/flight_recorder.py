@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import regex
 
+from logforensics.language import _
 from logforensics.model import Note
 from logforensics.paths import printable
 from logforensics.records import Frame
@@ -137,7 +138,7 @@ def read_dump(source: Source, most_calls: int = 100_000) -> tuple[Dump, Note | N
     table = _table(source)
     entries = table.get("entries", [])
     if not isinstance(entries, list) or not (entries or "pg_config" in table or "pg_status" in table):
-        raise DumpError("it holds no recorded calls")
+        raise DumpError(_("it holds no recorded calls"))
     name = regex.split(r"[/!]", source.name)[-1]
     dump = Dump(
         source=source.name,
@@ -158,27 +159,27 @@ def read_dump(source: Source, most_calls: int = 100_000) -> tuple[Dump, Note | N
         else:
             dump.calls.append(call)
     if broken and not dump.calls:
-        raise DumpError("none of its entries is a recorded call")
+        raise DumpError(_("none of its entries is a recorded call"))
     note = Note(source.name, f"{broken} entries of this flight recorder dump are broken; left out") if broken else None
     return dump, note
 
 
 def _table(source: Source) -> dict[str, Any]:
     if source.size > MOST_BYTES:
-        raise DumpError(f"larger than {MOST_BYTES >> 20} MB")
+        raise DumpError(_("larger than {most_bytes} MB").format(most_bytes=MOST_BYTES >> 20))
     data = source.path.read_bytes()
     try:
         table = load_plain(data) if data[:1] == b"\x80" else json.loads(data)
     except UnsafePickleError as error:
         raise DumpError(str(error)) from error
     except RecursionError as error:
-        raise DumpError("nested too deep") from error
+        raise DumpError(_("nested too deep")) from error
     except ValueError as error:
-        raise DumpError(f"not valid JSON ({error})") from error
+        raise DumpError(_("not valid JSON ({reason})").format(reason=error)) from error
     if isinstance(table, list):  # the first versions wrote the entries alone
         table = {"entries": table}
     if not isinstance(table, dict):
-        raise DumpError("it holds no recorded calls")
+        raise DumpError(_("it holds no recorded calls"))
     return table
 
 

@@ -14,6 +14,8 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+from logforensics.language import _
+
 # A recorder of 20,000 calls with whole stacks writes some 20 MB.
 MOST_BYTES = 64 << 20
 _MOST_CONTAINERS = 4_000_000
@@ -37,11 +39,11 @@ def load_plain(data: bytes) -> Any:
     booleans and None.
     """
     if len(data) > MOST_BYTES:
-        raise UnsafePickleError(f"larger than {MOST_BYTES >> 20} MB")
+        raise UnsafePickleError(_("larger than {most_bytes} MB").format(most_bytes=MOST_BYTES >> 20))
     if data[:1] != b"\x80" or len(data) < 2:
-        raise UnsafePickleError("no pickle")
+        raise UnsafePickleError(_("no pickle"))
     if not 2 <= data[1] <= _MOST_PROTOCOL:
-        raise UnsafePickleError(f"pickle protocol {data[1]} is not known")
+        raise UnsafePickleError(_("pickle protocol {data} is not known").format(data=data[1]))
     return _Machine(data).run()
 
 
@@ -65,23 +67,23 @@ class _Machine:
                     break
                 place = operations[code](self, place + 1)
             else:
-                raise UnsafePickleError("cut off")
+                raise UnsafePickleError(_("cut off"))
         except (IndexError, struct.error) as error:
-            raise UnsafePickleError("cut off or broken") from error
+            raise UnsafePickleError(_("cut off or broken")) from error
         except KeyError as error:
-            raise UnsafePickleError("broken: it asks for a value that it never had") from error
+            raise UnsafePickleError(_("broken: it asks for a value that it never had")) from error
         if self.marks or len(self.stack) != 1:
-            raise UnsafePickleError("broken: it does not end with one value")
+            raise UnsafePickleError(_("broken: it does not end with one value"))
         return self.stack[0]
 
     def _bytes(self, place: int, length: int) -> bytes:
         if length > len(self.data) - place:
-            raise UnsafePickleError("cut off")
+            raise UnsafePickleError(_("cut off"))
         return self.data[place : place + length]
 
     def _integer(self, place: int, length: int) -> int:
         if length > _MOST_INTEGER_BYTES:
-            raise UnsafePickleError(f"an integer of {length:,} bytes")
+            raise UnsafePickleError(_("an integer of {length} bytes").format(length=f"{length:,}"))
         self.stack.append(int.from_bytes(self._bytes(place, length), "little", signed=True))
         return place + length
 
@@ -96,44 +98,46 @@ class _Machine:
     def _new(self, container: Any, place: int) -> int:
         self.containers += 1
         if self.containers > _MOST_CONTAINERS:
-            raise UnsafePickleError(f"more than {_MOST_CONTAINERS:,} containers")
+            raise UnsafePickleError(
+                _("more than {most_containers} containers").format(most_containers=f"{_MOST_CONTAINERS:,}")
+            )
         self.stack.append(container)
         return place
 
     def _to_mark(self) -> list[Any]:
         """Close the last mark and return what lay above it."""
         if not self.marks:
-            raise UnsafePickleError("broken: a mark is missing")
+            raise UnsafePickleError(_("broken: a mark is missing"))
         above, self.stack = self.stack, self.marks.pop()
         return above
 
     def _tuple(self, items: list[Any], place: int) -> int:
         # nothing that is looked at here has containers inside tuples; without them no tuple is deep
         if any(isinstance(item, dict | list | tuple) for item in items):
-            raise UnsafePickleError("a tuple that holds containers")
+            raise UnsafePickleError(_("a tuple that holds containers"))
         return self._new(tuple(items), place)
 
     def _put_items(self, items: list[Any]) -> None:
         target = self.stack[-1]
         if not isinstance(target, dict) or len(items) % 2:
-            raise UnsafePickleError("broken: items for what is no dictionary")
+            raise UnsafePickleError(_("broken: items for what is no dictionary"))
         keys = items[::2]
         # longer integers can be chosen so that all of them fall into one place of the table
         if not all(type(key) is str or (type(key) is int and key.bit_length() < 64) for key in keys):
-            raise UnsafePickleError("a dictionary whose keys are neither texts nor small numbers")
+            raise UnsafePickleError(_("a dictionary whose keys are neither texts nor small numbers"))
         target.update(zip(keys, items[1::2], strict=True))
 
     def _put_values(self, items: list[Any]) -> None:
         target = self.stack[-1]
         if not isinstance(target, list):
-            raise UnsafePickleError("broken: values for what is no list")
+            raise UnsafePickleError(_("broken: values for what is no list"))
         target.extend(items)
 
     # -- instructions ---------------------------------------------------------------------------------------
 
     def mark(self, place: int) -> int:
         if len(self.marks) == _MOST_OPEN:
-            raise UnsafePickleError(f"nested more than {_MOST_OPEN} deep")
+            raise UnsafePickleError(_("nested more than {most_open} deep").format(most_open=_MOST_OPEN))
         self.marks.append(self.stack)
         self.stack = []
         return place
@@ -153,7 +157,7 @@ class _Machine:
     def short_tuple(self, place: int) -> int:
         count = self.data[place - 1] - 0x84
         if len(self.stack) < count:
-            raise UnsafePickleError("broken: a tuple without its values")
+            raise UnsafePickleError(_("broken: a tuple without its values"))
         items = self.stack[-count:]
         del self.stack[-count:]
         return self._tuple(items, place)
@@ -261,8 +265,10 @@ class _Machine:
     def refuse(self, place: int) -> int:
         code = self.data[place - 1]
         if code in _ACTIVE:
-            raise UnsafePickleError("it would run code or build objects when loaded; nothing in it was run")
-        raise UnsafePickleError(f"it holds something that is no plain value (instruction 0x{code:02x})")
+            raise UnsafePickleError(_("it would run code or build objects when loaded; nothing in it was run"))
+        raise UnsafePickleError(
+            _("it holds something that is no plain value (instruction 0x{code})").format(code=f"{code:02x}")
+        )
 
 
 _STOP = 0x2E

@@ -22,6 +22,7 @@ from typing import IO
 
 import regex
 
+from logforensics.language import _
 from logforensics.layout import Hints, hints_of, number_siblings
 from logforensics.model import Note
 from logforensics.paths import Files, InputError, natural, printable
@@ -112,9 +113,12 @@ class Sources:
         self.found.sort(key=lambda source: natural(source.name))
         number_siblings({source.name: source.hints for source in self.found if source.kind == "log"})
         if len(self._binary) == 1:
-            self.note(self._binary[0], "a binary file, not a log; skipped")
+            self.note(self._binary[0], _("a binary file, not a log; skipped"))
         elif self._binary:
-            self.note(self._binary[0], f"a binary file, not a log; skipped, like {len(self._binary) - 1:,} more")
+            self.note(
+                self._binary[0],
+                _("a binary file, not a log; skipped, like {count} more").format(count=f"{len(self._binary) - 1:,}"),
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,16 +171,16 @@ def _add_file(sources: Sources, path: Path, name: str, explicit: bool) -> None:
             with path.open("rb") as pipe:
                 _add_pipe(sources, name, pipe)
         elif not stat.S_ISREG(status.st_mode):
-            sources.note(name, "not a regular file; skipped")
+            sources.note(name, _("not a regular file; skipped"))
         elif not explicit and binary_by_name(path.name):
             sources.note_binary(name)
         else:
             _add_regular(sources, path, name, status.st_size, microseconds(status.st_mtime), explicit)
     except OSError as error:
         if path.is_symlink() and not path.exists():
-            sources.note(name, "a link that leads nowhere; skipped")
+            sources.note(name, _("a link that leads nowhere; skipped"))
         else:
-            sources.note(name, f"cannot be read ({error.strerror or error}); skipped")
+            sources.note(name, _("cannot be read ({reason}); skipped").format(reason=error.strerror or error))
 
 
 def _add_regular(sources: Sources, path: Path, name: str, size: int, mtime_us: int, explicit: bool) -> None:
@@ -185,7 +189,7 @@ def _add_regular(sources: Sources, path: Path, name: str, size: int, mtime_us: i
     stream = file_stream(path) if size else Stream([])
     _add(sources, _Item(name, name, stream, path, mtime_us, Limit(size), explicit=explicit))
     if stream.trouble:
-        sources.note(name, f"{stream.trouble}; read up to there")
+        sources.note(name, _("{trouble}; read up to there").format(trouble=stream.trouble))
 
 
 def _add_stdin(sources: Sources) -> None:
@@ -203,7 +207,9 @@ def _add_pipe(sources: Sources, name: str, pipe: IO[bytes]) -> int:
         with path.open("wb") as target:
             shutil.copyfileobj(pipe, target, 1 << 20)
     except OSError as error:
-        sources.note(name, f"cannot be read to its end ({error.strerror or error}); read up to there")
+        sources.note(
+            name, _("cannot be read to its end ({reason}); read up to there").format(reason=error.strerror or error)
+        )
     size = path.stat().st_size
     _add_regular(sources, path, name, size, microseconds(time.time()), True)
     return size
@@ -216,7 +222,10 @@ def _add(sources: Sources, item: _Item) -> None:
     if packing is None or (packing == "zip" and is_data_zip(head)):
         _add_plain(sources, item, head)
     elif item.depth == _MOST_NESTED:
-        sources.note(item.name, f"packed more than {_MOST_NESTED} times over; unpack it and give what is in it")
+        sources.note(
+            item.name,
+            _("packed more than {count} times over; unpack it and give what is in it").format(count=_MOST_NESTED),
+        )
     elif packing in {"tar", "zip"}:
         _add_archive(sources, item, packing)
     else:
@@ -225,8 +234,8 @@ def _add(sources: Sources, item: _Item) -> None:
         inner = regex.sub(r"\.tgz$", ".tar", _COMPRESSED_NAME.sub("", item.inner))
         _add(sources, replace(item, inner=inner, stream=stream, path=None, depth=item.depth + 1))
         if stream.trouble:
-            got = "read up to there" if len(sources.found) > before else "nothing could be unpacked"
-            sources.note(item.name, f"{stream.trouble}; {got}")
+            got = _("read up to there") if len(sources.found) > before else _("nothing could be unpacked")
+            sources.note(item.name, _("{trouble}; {got}").format(trouble=stream.trouble, got=got))
 
 
 def _add_archive(sources: Sources, item: _Item, packing: str) -> None:
@@ -246,7 +255,7 @@ def _add_archive(sources: Sources, item: _Item, packing: str) -> None:
         inside = printable("/".join(part for part in parts if part != ".."))
         name = f"{item.name}!{inside}"
         if member.stream is None:
-            sources.note(name, f"{member.trouble}; skipped")
+            sources.note(name, _("{trouble}; skipped").format(trouble=member.trouble))
         elif binary_by_name(inside):
             sources.note_binary(name)
         else:
@@ -255,10 +264,15 @@ def _add_archive(sources: Sources, item: _Item, packing: str) -> None:
             _add(sources, _Item(name, inner, member.stream, None, mtime_us, item.limit, depth))
             if member.stream.trouble:
                 cut = member.stream.trouble
-                sources.note(name, f"{cut}; read up to there")
+                sources.note(name, _("{cut}; read up to there").format(cut=cut))
     if leading_out:
-        more = f" and {len(leading_out) - 1} more" if len(leading_out) > 1 else ""
-        sources.note(item.name, f"members with names that lead out of it ({leading_out[0]}{more}); read as if inside")
+        more = _(" and {count} more").format(count=len(leading_out) - 1) if len(leading_out) > 1 else ""
+        sources.note(
+            item.name,
+            _("members with names that lead out of it ({name}{more}); read as if inside").format(
+                name=leading_out[0], more=more
+            ),
+        )
     if said and (packing == "zip" or not (cut or item.stream.trouble)):  # else the cut itself has been told
         sources.note(item.name, said[0])
 
@@ -299,5 +313,8 @@ def _spooled(sources: Sources, item: _Item, codec: str | None = None) -> Path:
             while block := item.stream.read():
                 target.write(decoder.decode(block).encode("utf-8", "replace") if decoder else block)
     except OSError as error:
-        sources.note(item.name, f"no room to unpack it ({error.strerror or error}); read up to there; set TMPDIR")
+        sources.note(
+            item.name,
+            _("no room to unpack it ({reason}); read up to there; set TMPDIR").format(reason=error.strerror or error),
+        )
     return path

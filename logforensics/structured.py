@@ -14,6 +14,7 @@ from logforensics.configs import ConfigError, read_config
 from logforensics.correlate.recorder import GroupState, compare, last_calls
 from logforensics.flight_recorder import Call, Dump, DumpError, read_dump
 from logforensics.identity import announced_size
+from logforensics.language import _
 from logforensics.reader import Reading
 from logforensics.recorder_events import LAST, OTHER, WAITING, reading_of, shift_to_run
 from logforensics.sources import Source, Sources
@@ -33,9 +34,13 @@ def read_configs(sources: Sources) -> list[Reading]:
             try:
                 config = read_config(source)
             except ConfigError as problem:
-                sources.note(source.name, f"a configuration that cannot be read: {problem}; skipped")
+                sources.note(
+                    source.name, _("a configuration that cannot be read: {problem}; skipped").format(problem=problem)
+                )
             except OSError as error:
-                sources.note(source.name, f"cannot be read ({error.strerror or error}); skipped")
+                sources.note(
+                    source.name, _("cannot be read ({reason}); skipped").format(reason=error.strerror or error)
+                )
             else:
                 if config is not None:
                     readings.append(reading_of_config(source, config))
@@ -74,15 +79,17 @@ def _read_dumps(
         try:
             dump, note = read_dump(source, most)
         except DumpError as problem:
-            sources.note(source.name, f"a flight recorder dump that cannot be read: {problem}; skipped")
+            sources.note(
+                source.name, _("a flight recorder dump that cannot be read: {problem}; skipped").format(problem=problem)
+            )
             continue
         except OSError as error:
-            sources.note(source.name, f"cannot be read ({error.strerror or error}); skipped")
+            sources.note(source.name, _("cannot be read ({reason}); skipped").format(reason=error.strerror or error))
             continue
         if dump.attempt is None:
             dump.attempt = latest  # each attempt overwrites the dumps of the one before
         if dump.rank is None:
-            sources.note(source.name, "a flight recorder dump whose name does not end with its rank; not compared")
+            sources.note(source.name, _("a flight recorder dump whose name does not end with its rank; not compared"))
         if note is not None:
             sources.note(note.source, note.what)
         read.append((source, dump))

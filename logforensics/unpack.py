@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from logforensics.clock import SECOND
+from logforensics.language import _
 
 # A file that unpacks to more than this AND by more than the ratio is a decompression bomb, not a log.
 MOST_UNPACKED = 1 << 30
@@ -56,7 +57,9 @@ class Limit:
         """Add what was unpacked. Raises DamageError when that is too much."""
         self._so_far += size
         if self._so_far > self._most:
-            raise DamageError(f"it unpacks to more than {self._most:,} bytes, as a decompression bomb does")
+            raise DamageError(
+                _("it unpacks to more than {most} bytes, as a decompression bomb does").format(most=f"{self._most:,}")
+            )
 
 
 class Stream:
@@ -75,7 +78,7 @@ class Stream:
         except DamageError as damage:
             self.trouble = str(damage)
         except OSError as error:
-            self.trouble = f"it cannot be read any further ({error.strerror or error})"
+            self.trouble = _("it cannot be read any further ({reason})").format(reason=error.strerror or error)
         self._blocks = iter(())
         return b""
 
@@ -167,20 +170,21 @@ def _decompress(stream: Stream, codec: str, magic: bytes, limit: Limit) -> Itera
         except DamageError:
             raise
         except MemoryError as error:
-            raise DamageError(f"unpacking it takes too much memory ({codec})") from error
+            raise DamageError(_("unpacking it takes too much memory ({codec})").format(codec=codec)) from error
         except Exception as error:  # each codec has its own classes for damaged data
-            raise DamageError(f"the {codec} data are damaged ({error})") from error
+            raise DamageError(_("the {codec} data are damaged ({reason})").format(codec=codec, reason=error)) from error
         if not machine.eof:
             continue
         stream.give_back(len(machine.unused_data))
         if not stream.peek(len(magic)).strip(b"\0"):  # nothing, or what a tape is padded with
             return
         if stream.peek(len(magic)) != magic:
-            raise DamageError(f"something else stands behind the end of the {codec} data")
+            raise DamageError(_("something else stands behind the end of the {codec} data").format(codec=codec))
         machine = _machine(codec)
     if codec == "gzip":
         yield machine.flush()
-    raise DamageError(f"the {codec} data are cut off" + (f": {stream.trouble}" if stream.trouble else ""))
+    cut = _("the {codec} data are cut off").format(codec=codec)
+    raise DamageError(f"{cut}: {stream.trouble}" if stream.trouble else cut)
 
 
 def _pieces(machine: Any, block: bytes, codec: str) -> Iterator[bytes]:
@@ -244,7 +248,7 @@ def tar_members(stream: Stream, say: Callable[[str], None]) -> Iterator[Member]:
     except Exception as error:  # tarfile lets many an exception of its own parsing through
         damage.append(str(error))
     if damage:
-        say(f"the tar archive is cut off or damaged ({damage[0]}); read up to there")
+        say(_("the tar archive is cut off or damaged ({reason}); read up to there").format(reason=damage[0]))
 
 
 def _tar_blocks(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Iterator[bytes]:
@@ -254,7 +258,7 @@ def _tar_blocks(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Iterator[b
             while file is not None and (block := file.read(_PIECE_BYTES)):
                 yield block
         except (tarfile.TarError, EOFError) as error:
-            raise DamageError(f"the archive ends inside it ({error})") from error
+            raise DamageError(_("the archive ends inside it ({reason})").format(reason=error)) from error
         return
     # tarfile's own reader drops what a last, short read gave
     raw, left = archive.fileobj, member.size
@@ -264,7 +268,7 @@ def _tar_blocks(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Iterator[b
         left -= len(block)
         yield block
     if left:
-        raise DamageError("the archive ends inside it")
+        raise DamageError(_("the archive ends inside it"))
 
 
 # -- zip ------------------------------------------------------------------------------------------------------
@@ -278,7 +282,7 @@ def zip_members(path: Path, limit: Limit, say: Callable[[str], None]) -> Iterato
     try:
         archive = zipfile.ZipFile(path)
     except (zipfile.BadZipFile, OSError, ValueError) as error:
-        say(f"the zip archive is cut off or damaged ({error}); read what could be found in it")
+        say(_("the zip archive is cut off or damaged ({reason}); read what could be found in it").format(reason=error))
         yield from _salvaged(path, limit)
         return
     with archive:
@@ -286,7 +290,7 @@ def zip_members(path: Path, limit: Limit, say: Callable[[str], None]) -> Iterato
             if info.is_dir() or (info.external_attr >> 16) & 0o170000 == 0o120000:
                 continue
             if info.flag_bits & 1:
-                yield Member(info.filename, 0, None, "encrypted; unpack it and give what was in it")
+                yield Member(info.filename, 0, None, _("encrypted; unpack it and give what was in it"))
                 continue
             yield Member(info.filename, _dos_time(info.date_time), Stream(_zip_blocks(archive, info, limit)))
 
@@ -298,9 +302,9 @@ def _zip_blocks(archive: zipfile.ZipFile, info: zipfile.ZipInfo, limit: Limit) -
                 limit.count(len(block))
                 yield block
     except NotImplementedError as error:
-        raise DamageError(f"packed in a way that is not supported ({error})") from error
+        raise DamageError(_("packed in a way that is not supported ({reason})").format(reason=error)) from error
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, lzma.LZMAError) as error:
-        raise DamageError(f"its data are damaged ({error})") from error
+        raise DamageError(_("its data are damaged ({reason})").format(reason=error)) from error
 
 
 def _dos_time(stamp: tuple[int, int, int, int, int, int]) -> int:
@@ -328,7 +332,7 @@ def _salvaged(path: Path, limit: Limit) -> Iterator[Member]:
             file.seek(extra, 1)
             stamp = (1980 + (day >> 9), day >> 5 & 15, day & 31, clock >> 11, clock >> 5 & 63, (clock & 31) * 2)
             if flags & 1:
-                yield Member(name, 0, None, "encrypted; unpack it and give what was in it")
+                yield Member(name, 0, None, _("encrypted; unpack it and give what was in it"))
                 file.seek(packed, 1)
             elif method == zipfile.ZIP_DEFLATED:
                 stream = Stream(_inflate(file, limit))
@@ -340,7 +344,7 @@ def _salvaged(path: Path, limit: Limit) -> Iterator[Member]:
                 yield Member(name, _dos_time(stamp), Stream(_stored(file, packed)))
                 file.seek(start + packed)
             else:
-                yield Member(name, 0, None, "cannot be unpacked without the archive's table of contents")
+                yield Member(name, 0, None, _("cannot be unpacked without the archive's table of contents"))
                 file.seek(packed, 1)
             place = file.tell()
             skipped = file.read(_MOST_DESCRIPTOR + len(_LOCAL_MAGIC)).find(_LOCAL_MAGIC)
@@ -357,12 +361,12 @@ def _inflate(file: Any, limit: Limit) -> Iterator[bytes]:
                 limit.count(len(piece))
                 yield piece
         except zlib.error as error:
-            raise DamageError(f"its data are damaged ({error})") from error
+            raise DamageError(_("its data are damaged ({reason})").format(reason=error)) from error
         if machine.eof:
             file.seek(-len(machine.unused_data), 1)
             return
     yield machine.flush()
-    raise DamageError("the archive ends inside it")
+    raise DamageError(_("the archive ends inside it"))
 
 
 def _stored(file: Any, size: int) -> Iterator[bytes]:
@@ -370,4 +374,4 @@ def _stored(file: Any, size: int) -> Iterator[bytes]:
         size -= len(block)
         yield block
     if size:
-        raise DamageError("the archive ends inside it")
+        raise DamageError(_("the archive ends inside it"))

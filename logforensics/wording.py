@@ -50,6 +50,8 @@ _HAPPENED = {
     "unknown_timeout": later("did not answer until the timeout; why is not established"),
     "unknown_exit": later("ended without saying why"),
 }
+# How sure a verdict is.
+SURE = {"high": later("high"), "medium": later("medium"), "low": later("low")}
 _RUN_HAPPENED = {
     "rendezvous": later("The ranks never found each other: the rendezvous failed"),
     "missing_node": later("A node never joined the run"),

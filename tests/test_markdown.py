@@ -99,10 +99,10 @@ def test_it_says_what_a_person_needs():
 
     assert text.startswith("### Rank 1 failed first: it raised an exception\n")
     for piece in (
-        "**Diagnosed** · `user_exception` · in the middle of training · rank 1 on `node0`",
+        "**Diagnosed** · `user_exception` · in the middle of training · rank 1 (`node0`)",
         "**confidence: high** (the logs show it)",
         "<details><summary>Evidence</summary>",
-        "`logs/rank1.log:10-11` rank 1 on node0 at 20:26:40.000",
+        "`logs/rank1.log:10-11` rank 1 on node0 · 20:26:40.000",
         "ValueError: boom (10 min 00 s before)",
         "**What to do: Fix ValueError: boom**",
         "2. Rerun",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from render_samples import START, event, fleet, ordinary, timeout
+from render_samples import SECOND, START, event, fleet, ordinary, timeout
 
 from logforensics.identity import Identity
 from logforensics.layout import Hints
@@ -216,16 +216,17 @@ def test_the_environment_says_who_differs():
 
 
 def test_attempts_are_rows_only_when_there_are_several():
-    first, second = event(1, "ValueError: boom", 0), event(0, "KeyError: 'x'", 30, attempt=1, event_id=2)
-    later = event(0, "step 1", 20, attempt=1, role="progress", event_id=1)
+    analysis = ordinary()
+    first, second = analysis.attempts
+    second.start_us, second.end_us = START, START + 10 * SECOND
 
-    assert attempt_rows([first]) == []
-    rows = attempt_rows([first, later, second])
-    assert [(row.number, row.failure, row.rank, row.events) for row in rows] == [
-        (0, "ValueError: boom", "1", 1),
-        (1, "KeyError: 'x'", "0", 2),
+    assert attempt_rows([first], []) == []
+    rows = attempt_rows([first, second], [event(0, "step 1", 20, attempt=1, role="progress")])
+    assert [(row.number, row.category, row.confidence, row.last_step, row.events) for row in rows] == [
+        (0, "user_exception", "high", "812", 0),
+        (1, "user_exception", "high", "812", 1),
     ]
-    assert rows[1].lasted == "10.0 s"
+    assert (rows[0].lasted, rows[1].lasted) == ("", "10.0 s")
 
 
 def test_like_files_of_a_large_run_share_a_row(tmp_path):

@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from logforensics.correlate.incident import evidence_of
 from logforensics.correlate.judgement import Judgement
 from logforensics.correlate.phase import phase_of
-from logforensics.language import _, later
+from logforensics.language import _
 from logforensics.model import AttemptVerdict
-from logforensics.wording import headline
+from logforensics.wording import SURE, headline
 
 # So many times as far as the failed attempt came a later one must come for its failure to count as overcome.
 _OVERCOME = 2
 # A run that failed in its first steps says little about how far it would have come.
 _FEW_STEPS = 5
 _MOST_TOLD = 4
-_SURE = {"high": later("high"), "medium": later("medium"), "low": later("low")}
 
 
 def choose_attempt(judged: Sequence[Judgement]) -> Judgement:
@@ -69,7 +68,7 @@ def attempts_in_words(attempts: Sequence[AttemptVerdict], chosen: AttemptVerdict
         kept = [*kept[: _MOST_TOLD // 2], *kept[-_MOST_TOLD // 2 :]]
     lines = [
         _("Attempt {number}: {headline} ({confidence} confidence).").format(
-            number=item.number, headline=item.headline, confidence=_(_SURE[item.confidence])
+            number=item.number, headline=item.headline, confidence=_(SURE[item.confidence])
         )
         for item in kept
     ]

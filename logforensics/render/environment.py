@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from logforensics.language import list_ranks
+from logforensics.language import list_ranks, several
 from logforensics.model import Event
 from logforensics.render.names import name_list
 from logforensics.render.text import clean, cut
@@ -84,5 +84,5 @@ def _who(tellers: list[Event]) -> str:
     ranks = sorted({event.rank for event in tellers if event.rank is not None})
     nodes = {event.node for event in tellers if event.node}
     if ranks:
-        return f"rank{'s' if len(ranks) > 1 else ''} {cut(list_ranks(ranks), _MOST_WHO)}"
+        return several("rank {ranks}", "ranks {ranks}", len(ranks)).format(ranks=cut(list_ranks(ranks), _MOST_WHO))
     return clean(name_list(nodes, _MOST_WHO))

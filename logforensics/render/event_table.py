@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from logforensics.language import list_ranks
+from logforensics.language import _, list_ranks
 from logforensics.model import Event
 from logforensics.render.text import clean, clock_time, cut, day
 from logforensics.render.words import ROLE_SIGNS, ROLE_WORDS
@@ -125,10 +125,10 @@ def _row(number: int, group: list[Event], most: int, dated: bool) -> EventRow:
         sure=first.time_basis == "stamped",
         within=_within(first.time_error_us) if first.time_us is not None else "",
         ranks=cut(list_ranks(ranks), _MOST_RANKS),
-        node=clean(nodes[0]) if len(nodes) == 1 else f"{len(nodes)} nodes" if nodes else "",
+        node=_node_words(nodes),
         role=first.role,
         sign=ROLE_SIGNS.get(first.role, ""),
-        words=ROLE_WORDS.get(first.role, first.role),
+        words=_(ROLE_WORDS.get(first.role, first.role)),
         kind=first.kind,
         category=first.category or "",
         signature=first.signature,
@@ -137,6 +137,12 @@ def _row(number: int, group: list[Event], most: int, dated: bool) -> EventRow:
         count=sum(event.repeats for event in group),
         dated=day(min(times)) if times and dated else "",
     )
+
+
+def _node_words(nodes: list[str]) -> str:
+    if len(nodes) > 1:
+        return _("{count} nodes").format(count=len(nodes))
+    return clean(nodes[0]) if nodes else ""
 
 
 def _within(error_us: int) -> str:

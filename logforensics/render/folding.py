@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from logforensics.language import list_ranks
+from logforensics.language import _, list_ranks
 from logforensics.model import Event
 from logforensics.render.run_facts import lead_seconds
 from logforensics.render.text import clean, clock_time, duration, without_folders
@@ -59,7 +59,11 @@ def _row(group: list[Event], timeouts: dict[int, Event], origins: set[int]) -> E
     return ExceptionRow(
         ranks=list_ranks(ranks) or "?",
         count=len(group),
-        node=clean(next(iter(nodes))) if len(nodes) == 1 else f"{len(nodes)} nodes" if nodes else "",
+        node=clean(next(iter(nodes)))
+        if len(nodes) == 1
+        else _("{count} nodes").format(count=len(nodes))
+        if nodes
+        else "",
         time=clock_time(first.time_us),
         lead=_lead_words(group, timeouts),
         category=first.category or "",
@@ -71,15 +75,22 @@ def _row(group: list[Event], timeouts: dict[int, Event], origins: set[int]) -> E
     )
 
 
+def _node_words(nodes: set[str]) -> str:
+    if len(nodes) > 1:
+        return _("{count} nodes").format(count=len(nodes))
+    return clean(next(iter(nodes), ""))
+
+
 def _lead_words(group: Iterable[Event], timeouts: dict[int, Event]) -> str:
     """How long before the first watchdog timeout the first of the group came, in words; "" when unknown."""
     for event in group:
         timeout = timeouts.get(event.attempt)
         if timeout is not None and event.event_id == timeout.event_id:
-            return "is the first"
+            return _("is the first")
         lead = lead_seconds(event, timeout)
         if lead is not None:
             if abs(lead) < _SAME_MOMENT_S:
-                return "with it"
-            return f"{duration(lead)} {'before' if lead > 0 else 'after'}"
+                return _("with it")
+            words = _("{duration} before") if lead > 0 else _("{duration} after")
+            return words.format(duration=duration(lead))
     return ""

@@ -72,7 +72,7 @@ def to_html(analysis: Analysis) -> str:
             chart=chart,
             events=table,
             grid=fate_grid(analysis.ranks, fate_words(analysis.verdict.status == "undetermined")),
-            attempts=attempt_rows(analysis.events),
+            attempts=attempt_rows(analysis.attempts, analysis.events),
             environment=environment_rows(analysis.events),
             sources=source_rows(analysis.sources, analysis.events),
             role_signs=ROLE_SIGNS,

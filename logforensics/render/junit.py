@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
+from logforensics.language import _
 from logforensics.render.text import clean
 from logforensics.render.view import Page, Quote, build_page
 
@@ -41,14 +42,15 @@ def document(suite: ElementTree.Element) -> str:
 
 def _told(page: Page) -> list[str]:
     """What a person reads below the red cross. The page's texts hold no character that XML cannot."""
-    lines = [f"{page.status_words}: {page.category}, {page.phase_words}. Confidence: {page.confidence}."]
+    sure = _("Confidence: {confidence}").format(confidence=page.confidence_name)
+    lines = [f"{page.status_words}: {page.category}, {page.phase_words}. {sure}."]
     lines += page.explanation
     for quote in page.evidence:
         lines += ["", *_quoted(quote)]
     if page.remedies:
-        lines += ["", f"What to do: {page.remedies[0].title}"]
+        lines += ["", f"{_('What to do')}: {page.remedies[0].title}"]
         lines += [f"{number}. {step}" for number, step in enumerate(page.remedies[0].steps, 1)]
-    return lines + [f"Missing: {text}" for text in page.missing]
+    return lines + [f"{_('Missing')}: {text}" for text in page.missing]
 
 
 def _quoted(quote: Quote) -> list[str]:

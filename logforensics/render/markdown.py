@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
+from logforensics.language import _, several
 from logforensics.render.folding import ExceptionRow
 from logforensics.render.text import cut
 from logforensics.render.view import Page, Quote, build_page
@@ -65,7 +66,7 @@ def page_markdown(page: Page) -> str:
     """Return the document of a page's values."""
     missing = page.missing[: _MOST.missing]
     if len(page.missing) > len(missing):
-        missing[-1:] = [f"and {len(page.missing) - len(missing) + 1} more; see the full report"]
+        missing[-1:] = [_("and {count} more; see the full report").format(count=len(page.missing) - len(missing) + 1)]
     rendered = (
         _environment()
         .get_template("report.md.j2")
@@ -160,11 +161,11 @@ def _exceptions(page: Page) -> list[str]:
         " ".join(filter(None, (">" if row.origin else " ", f"{_who(row):<{width}}", row.time, _what(row))))
         for row in rows
     ]
-    return [*lines, f"  and {hidden} more"] if hidden else lines
+    return [*lines, "  " + _("and {count} more").format(count=hidden)] if hidden else lines
 
 
 def _who(row: ExceptionRow) -> str:
-    return f"rank {row.ranks}" if row.count == 1 else f"ranks {cut(row.ranks, 24)}"
+    return several("rank {ranks}", "ranks {ranks}", row.count).format(ranks=cut(row.ranks, 24))
 
 
 def _what(row: ExceptionRow) -> str:
@@ -183,5 +184,6 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.globals["_"] = _
     environment.filters.update({"code": code, "fence": fence, "excerpt": _excerpt})
     return environment

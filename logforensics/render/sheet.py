@@ -10,6 +10,8 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from logforensics.language import _
+
 # Prose gets hard to read beyond this; log lines and tables may use the whole width.
 PROSE = 110
 _PLAIN = {"…": "...", "·": "-", "→": "->", "▸": ">", "│": "|", "•": "*", "–": "-", "±": "+-"}
@@ -99,7 +101,7 @@ class Sheet:
         left = min(self.width, most) - sum(columns.values()) - gaps
         for name in columns:
             columns[name] = columns[name] or max(left, 8)
-            table.add_column(self.text(name), width=columns[name], overflow="fold", vertical="top")
+            table.add_column(self.text(_(name) if name else ""), width=columns[name], overflow="fold", vertical="top")
         return table
 
 

@@ -13,10 +13,10 @@ from rich.padding import Padding
 from rich.panel import Panel
 from rich.text import Text
 
+from logforensics.language import _, later, several
 from logforensics.render.commands import wrap_command
 from logforensics.render.folding import ExceptionRow
 from logforensics.render.sheet import PROSE, Sheet
-from logforensics.render.text import counted
 from logforensics.render.timeline_table import print_timeline
 from logforensics.render.view import FateRow, Page, Quote, build_page
 
@@ -30,6 +30,11 @@ _BORDER = {"diagnosed": "bold", "undetermined": "yellow", "no_failure": "green"}
 _QUOTED = 2
 _HIT_LINES = 4
 _WIDE = 130
+# The titles of columns are their names, translated when shown.
+_TITLES = (
+    *(later("rank"), later("time"), later("before timeout"), later("what"), later("where")),
+    *(later("fate"), later("last step"), later("ended by"), later("why")),
+)
 
 
 def print_verdict(analysis: Analysis, console: Console) -> None:
@@ -43,9 +48,9 @@ def print_verdict(analysis: Analysis, console: Console) -> None:
     _fates(page, sheet)
     _collectives(page, sheet)
     _remedies(page, sheet)
-    _bullets(page.missing, "What is missing", sheet)
-    _bullets(page.advice, "From the configuration files", sheet)
-    _bullets(page.alternatives, "Also considered, and less likely", sheet)
+    _bullets(page.missing, _("What is missing"), sheet)
+    _bullets(page.advice, _("From the configuration files"), sheet)
+    _bullets(page.alternatives, _("Also considered, and less likely"), sheet)
     _run(page, sheet)
 
 
@@ -54,10 +59,11 @@ def _answer(page: Page, sheet: Sheet) -> None:
     if page.status != "no_failure":
         facts.append(page.phase_words)
     if page.nodes:
-        facts.append(f"on {page.nodes}")
+        facts.append(_("on {nodes}").format(nodes=page.nodes))
     label = sheet.text(" · ".join(facts))
     sure = Text.assemble(
-        sheet.text(f"Confidence: {page.confidence}", "bold"), sheet.text(f" ({page.confidence_words})")
+        sheet.text(_("Confidence: {confidence}").format(confidence=page.confidence_name), "bold"),
+        sheet.text(f" ({page.confidence_words})"),
     )
     body = Group(sheet.text(page.headline, "bold"), label, sure)
     sheet.console.print()
@@ -69,7 +75,7 @@ def _answer(page: Page, sheet: Sheet) -> None:
 def _evidence(page: Page, sheet: Sheet) -> None:
     if not page.evidence:
         return
-    sheet.heading("Evidence")
+    sheet.heading(_("Evidence"))
     for number, quote in enumerate(page.evidence):
         if number:
             sheet.console.print()
@@ -83,7 +89,7 @@ def _evidence(page: Page, sheet: Sheet) -> None:
             if about:
                 sheet.put(sheet.text(f"  {about}", "dim"))
         for place in quote.also:
-            sheet.put(sheet.text(sheet.fit(f"  also at {place}", sheet.width), "dim"))
+            sheet.put(sheet.text(sheet.fit("  " + _("also at {place}").format(place=place), sheet.width), "dim"))
         _lines(quote, sheet, whole=number < _QUOTED)
 
 
@@ -103,8 +109,8 @@ def _lines(quote: Quote, sheet: Sheet, whole: bool) -> None:
 
 
 def _exceptions(page: Page, sheet: Sheet) -> None:
-    alike = " (like ones folded)" if any(row.count > 1 for row in page.exceptions) else ""
-    sheet.heading(f"First error of each rank{alike}")
+    alike = any(row.count > 1 for row in page.exceptions)
+    sheet.heading(_("First error of each rank (like ones folded)") if alike else _("First error of each rank"))
     wide = sheet.width >= _WIDE
     rows = page.exceptions
     place = min(max(len(row.place) for row in rows), sheet.width // 3) if wide else 0
@@ -138,12 +144,17 @@ def _exceptions(page: Page, sheet: Sheet) -> None:
         table.add_row(*(cells[name] for name in columns))
     sheet.put(table)
     if page.exceptions_hidden:
-        sheet.prose(f"and {counted(page.exceptions_hidden, 'more error')} in other words; all are in --json", 3)
+        more = several(
+            "and {count} more error in other words; all are in --json",
+            "and {count} more errors in other words; all are in --json",
+            page.exceptions_hidden,
+        )
+        sheet.prose(more.format(count=f"{page.exceptions_hidden:,}"), 3)
 
 
 def _ranks(row: ExceptionRow | FateRow) -> str:
     """The ranks, and how many they are when that is not seen at a glance."""
-    return row.ranks + (f"\n{row.count:,} ranks" if row.count > 4 else "")
+    return row.ranks + ("\n" + _("{count} ranks").format(count=f"{row.count:,}") if row.count > 4 else "")
 
 
 def _widest(text: str) -> int:
@@ -153,7 +164,7 @@ def _widest(text: str) -> int:
 def _chain(page: Page, sheet: Sheet) -> None:
     if not page.chain:
         return
-    sheet.heading("How it spread")
+    sheet.heading(_("How it spread"))
     for number, row in enumerate(page.chain, 1):
         body = Text.assemble(
             (sheet.say(f"{row.time}  "), "dim") if row.time else "",
@@ -166,7 +177,7 @@ def _chain(page: Page, sheet: Sheet) -> None:
 def _fates(page: Page, sheet: Sheet) -> None:
     if not page.fates:
         return
-    sheet.heading("What became of each rank")
+    sheet.heading(_("What became of each rank"))
     rows = page.fates
     wide = sheet.width >= 110
     columns = {
@@ -201,22 +212,22 @@ def _fates(page: Page, sheet: Sheet) -> None:
 def _collectives(page: Page, sheet: Sheet) -> None:
     if not page.collectives:
         return
-    sheet.heading("Where they waited")
+    sheet.heading(_("Where they waited"))
     for row in page.collectives:
-        entered = f", entered at {row.issued}" if row.issued else ""
+        entered = _(", entered at {time}").format(time=row.issued) if row.issued else ""
         sheet.prose(Text.assemble(sheet.text(row.name, "bold"), sheet.text(entered)), 1)
         if row.waiting:
-            sheet.prose(f"waiting: {row.waiting}", 3)
+            sheet.prose(_("waiting: {ranks}").format(ranks=row.waiting), 3)
         if row.absent:
-            sheet.prose(f"never entered: {row.absent}", 3)
+            sheet.prose(_("never entered: {ranks}").format(ranks=row.absent), 3)
         for text in row.mismatched:
-            sheet.prose(f"came with something else: {text}", 3)
+            sheet.prose(_("came with something else: {what}").format(what=text), 3)
 
 
 def _remedies(page: Page, sheet: Sheet) -> None:
     if not page.remedies:
         return
-    sheet.heading("What to do")
+    sheet.heading(_("What to do"))
     for number, remedy in enumerate(page.remedies):
         if number:
             sheet.console.print()
@@ -236,8 +247,12 @@ def _bullets(texts: list[str], title: str, sheet: Sheet) -> None:
 
 
 def _run(page: Page, sheet: Sheet) -> None:
-    sheet.heading("The run")
-    facts = [*page.run, ("times", f"{page.day}, UTC on the run's common clock")] if page.day else page.run
+    sheet.heading(_("The run"))
+    facts = (
+        [*page.run, (_("times"), _("{day}, UTC on the run's common clock").format(day=page.day))]
+        if page.day
+        else page.run
+    )
     width = max((len(name) for name, _ in facts), default=0)
     for name, value in facts:
         sheet.prose(value, 1, f"{name:<{width}}")

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from logforensics import __version__
-from logforensics.language import list_ranks
-from logforensics.model import FATES, CollectiveState, Evidence, RankState
+from logforensics.language import _, list_ranks, several
+from logforensics.model import FATES, Alternative, CollectiveState, Evidence, RankState
 from logforensics.render.folding import ExceptionRow, folded
 from logforensics.render.names import name_list
 from logforensics.render.run_facts import (
@@ -24,8 +24,9 @@ from logforensics.render.run_facts import (
     strategy_of,
     versions_of,
 )
-from logforensics.render.text import clean, clock_time, counted, day, size, who, without_folders
+from logforensics.render.text import clean, clock_time, day, size, who, without_folders
 from logforensics.render.words import CONFIDENCE_WORDS, PHASE_WORDS, STATUS_WORDS, fate_words
+from logforensics.wording import SURE
 
 if TYPE_CHECKING:
     from logforensics.analysis import Analysis
@@ -122,6 +123,16 @@ class RemedyBox:
 
 
 @dataclass(frozen=True, slots=True)
+class RulingRow:
+    """What one rule of the correlator said; ``ranks`` is "" where it names none."""
+
+    rule: str
+    said: str
+    ranks: str
+    decided: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """All that a report shows, in the order in which a reader needs it."""
 
@@ -131,13 +142,14 @@ class Page:
     phase: str
     phase_words: str
     confidence: str
+    confidence_name: str
     confidence_words: str
     headline: str
     ranks: str
     nodes: str
     day: str
     explanation: list[str]
-    rules: list[str]
+    rulings: list[RulingRow]
     evidence: list[Quote]
     exceptions: list[ExceptionRow]
     exceptions_hidden: int
@@ -164,18 +176,22 @@ def build_page(analysis: Analysis) -> Page:
     rows, hidden = folded(analysis.first_exceptions, timeouts, set(verdict.ranks))
     return Page(
         status=verdict.status,
-        status_words=STATUS_WORDS.get(verdict.status, verdict.status),
+        status_words=_(STATUS_WORDS.get(verdict.status, verdict.status)),
         category=verdict.category,
         phase=verdict.phase,
-        phase_words=PHASE_WORDS.get(verdict.phase, verdict.phase),
+        phase_words=_(PHASE_WORDS.get(verdict.phase, verdict.phase)),
         confidence=verdict.confidence,
-        confidence_words=CONFIDENCE_WORDS.get(verdict.confidence, ""),
+        confidence_name=_(SURE[verdict.confidence]),
+        confidence_words=_(CONFIDENCE_WORDS[verdict.confidence]),
         headline=clean(verdict.headline),
         ranks=who(verdict.ranks),
         nodes=clean(", ".join(verdict.nodes)),
         day=_day(analysis),
         explanation=_all_clean(verdict.explanation),
-        rules=_all_clean(verdict.rules),
+        rulings=[
+            RulingRow(clean(item.rule), clean(item.said), list_ranks(item.ranks), item.decided)
+            for item in verdict.rulings
+        ],
         evidence=_quotes(analysis),
         exceptions=rows,
         exceptions_hidden=hidden,
@@ -189,10 +205,7 @@ def build_page(analysis: Analysis) -> Page:
         ],
         missing=_all_clean(verdict.missing),
         advice=_all_clean(verdict.advice),
-        alternatives=[
-            clean(f"{item.category}{' on ' + who(item.ranks) if item.ranks else ''}: {item.why_less_likely}")
-            for item in verdict.alternatives
-        ],
+        alternatives=[clean(f"{_alternative(item)}: {item.why_less_likely}") for item in verdict.alternatives],
         attempts=max(1, len(analysis.attempts)),
         run=_run(analysis),
         skipped=[clean(f"{note.source}: {note.what}") for note in analysis.notes],
@@ -210,7 +223,15 @@ def _day(analysis: Analysis) -> str:
     times = [item.time_us for item in analysis.verdict.evidence]
     times += [event.time_us for event in analysis.first_exceptions]
     days = sorted({text for time in times if (text := day(time))})
-    return " to ".join(dict.fromkeys(days[:1] + days[-1:]))
+    if len(days) > 1:
+        return _("{first} to {last}").format(first=days[0], last=days[-1])
+    return "".join(days)
+
+
+def _alternative(item: Alternative) -> str:
+    if not item.ranks:
+        return item.category
+    return _("{category} on {ranks}").format(category=item.category, ranks=who(item.ranks))
 
 
 def _place(source: str, line: int, end_line: int | None = None) -> str:
@@ -250,10 +271,10 @@ def _around(analysis: Analysis) -> dict[int, list[Line]]:
 
 def _quote(item: Evidence, analysis: Analysis) -> Quote:
     event = analysis.events[item.event_id] if 0 <= item.event_id < len(analysis.events) else None
-    by = [who([item.rank]) if item.rank is not None else "", clean(item.node or "")]
+    rank, node = who([item.rank]) if item.rank is not None else "", clean(item.node or "")
     return Quote(
         place=_place(item.source, item.line, item.end_line),
-        who=" on ".join(part for part in by if part),
+        who=_("{ranks} on {nodes}").format(ranks=rank, nodes=node) if rank and node else rank or node,
         time=clock_time(item.time_us),
         text=clean(" ".join(line.strip() for line in item.text.split("\n"))),
         lines=_lines(analysis.excerpts.get(item.event_id, ()), item.line, item.end_line),
@@ -284,7 +305,7 @@ def fate_rows(states: Iterable[RankState], *, suspected: bool = False) -> list[F
     rows = [_fate_row(fate, why, members, suspected) for (fate, why), members in ordered[:_MOST_FATES]]
     rest = [state for _, members in ordered[_MOST_FATES:] for state in members]
     if rest:
-        rows.append(_fate_row("unknown", "other reasons; see --json", rest))
+        rows.append(_fate_row("unknown", _("other reasons; see --json"), rest))
     return rows
 
 
@@ -308,18 +329,18 @@ def _ended(members: list[RankState]) -> str:
         if state.signal:
             counts[clean(state.signal)] += 1
         elif state.exit_code is not None:
-            counts[f"exit {state.exit_code}"] += 1
+            counts[_("exit {code}").format(code=state.exit_code)] += 1
     if len(counts) == 1 and counts.total() == len(members):
         return next(iter(counts))
     return ", ".join(f"{name} ({count})" if len(members) > 1 else name for name, count in counts.most_common(3))
 
 
 def _collective(state: CollectiveState) -> CollectiveRow:
-    name = clean(state.operation or "a collective")
+    name = clean(state.operation or _("a collective"))
     if state.sequence is not None:
-        name += f" number {state.sequence}"
+        name = _("{operation} number {sequence}").format(operation=name, sequence=state.sequence)
     if state.process_group:
-        name += f" in group {clean(state.process_group)}"
+        name = _("{operation} in group {group}").format(operation=name, group=clean(state.process_group))
     calls = _calls(state)
     return CollectiveRow(
         name=name,
@@ -332,7 +353,10 @@ def _collective(state: CollectiveState) -> CollectiveRow:
 
 
 def _said(call: CallRow) -> tuple[str, str]:
-    return f"number {call.sequence}" if call.sequence else "", f"elements {call.sizes}" if call.sizes else ""
+    return (
+        _("number {sequence}").format(sequence=call.sequence) if call.sequence else "",
+        _("elements {sizes}").format(sizes=call.sizes) if call.sizes else "",
+    )
 
 
 def _calls(state: CollectiveState) -> list[CallRow]:
@@ -343,8 +367,8 @@ def _calls(state: CollectiveState) -> list[CallRow]:
         alike.setdefault(key, []).append(int(item.get("rank", -1)))
     return [
         CallRow(
-            ranks=who(rank for rank in ranks if rank >= 0) or "a rank",
-            operation=clean(operation or "a collective"),
+            ranks=who(rank for rank in ranks if rank >= 0) or _("a rank"),
+            operation=clean(operation or _("a collective")),
             sequence="" if sequence is None else str(sequence),
             sizes=" → ".join(
                 f"{size:,}" if isinstance(size, int) else clean(size) for size in sizes if size is not None
@@ -358,15 +382,23 @@ def _run(analysis: Analysis) -> list[tuple[str, str]]:
     seen = ranks_seen(analysis)
     read = sum(source.size for source in analysis.sources)
     nodes = nodes_of(analysis)
-    amount = f"{counted(len(analysis.sources), 'file')}, {size(read)}, {counted(len(analysis.events), 'event')}"
+    files, events, notes = len(analysis.sources), len(analysis.events), len(analysis.notes)
+    amount = [
+        several("{count} file", "{count} files", files).format(count=f"{files:,}"),
+        size(read),
+        several("{count} event", "{count} events", events).format(count=f"{events:,}"),
+    ]
+    skipped = several("{count} note on what was skipped", "{count} notes on what was skipped", notes).format(
+        count=notes
+    )
     facts = {
-        "world size": str(analysis.identity.world_size or ""),
-        "ranks seen": list_ranks(seen),
-        "nodes": name_list(nodes),
-        "attempts": str(len(analysis.attempts)) if len(analysis.attempts) > 1 else "",
-        "launcher": launcher_of(analysis) or "",
-        "strategy": strategy_of(analysis) or "",
-        "versions": ", ".join(f"{name} {version}" for name, version in versions_of(analysis).items()),
-        "read": amount + (f"; {counted(len(analysis.notes), 'note')} on what was skipped" if analysis.notes else ""),
+        _("world size"): str(analysis.identity.world_size or ""),
+        _("ranks seen"): list_ranks(seen),
+        _("nodes"): name_list(nodes),
+        _("attempts"): str(len(analysis.attempts)) if len(analysis.attempts) > 1 else "",
+        _("launcher"): launcher_of(analysis) or "",
+        _("strategy"): strategy_of(analysis) or "",
+        _("versions"): ", ".join(f"{name} {version}" for name, version in versions_of(analysis).items()),
+        _("read"): ", ".join(amount) + (f"; {skipped.format(count=notes)}" if notes else ""),
     }
     return [(name, clean(value)) for name, value in facts.items() if value]

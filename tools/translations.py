@@ -1,0 +1,123 @@
+"""Keeps the catalogues of translations in step with the texts: ``python tools/translations.py update|compile``.
+
+Texts are marked in the code (``_``, ``several``, ``later``), in the templates (``_``), and are all titles and steps of
+``reports/remedies.toml``. ``update`` brings ``reports/locale/*/LC_MESSAGES/logforensics.po`` up to date, says what is
+not translated yet, and compiles; ``compile`` makes the ``.mo`` that the program reads.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+from babel.messages.catalog import Catalog
+from babel.messages.extract import extract
+from babel.messages.mofile import write_mo
+from babel.messages.pofile import read_po, write_po
+
+ROOT = Path(__file__).parents[1]
+LOCALES = ROOT / "reports" / "locale"
+KEYWORDS = {"_": None, "later": None, "several": (1, 2)}
+Message = str | tuple[str, ...]
+
+
+def messages() -> dict[Message, list[str]]:
+    """Return every text to translate, in a fixed order, with the files that it stands in."""
+    found: dict[Message, list[str]] = {}
+    for place, text in _texts():
+        places = found.setdefault(text, [])
+        if place not in places:
+            places.append(place)
+    return found
+
+
+def _texts() -> Iterator[tuple[str, Message]]:
+    for path in sorted((ROOT / "logforensics").rglob("*.py")):
+        with path.open("rb") as file:
+            for _line, text, _comments, _context in extract("python", file, keywords=KEYWORDS):
+                yield path.relative_to(ROOT).as_posix(), text
+    for path in sorted((ROOT / "reports").glob("*.j2")):
+        with path.open("rb") as file:
+            for _line, text, _comments, _context in extract("jinja2.ext:babel_extract", file, keywords=KEYWORDS):
+                yield path.relative_to(ROOT).as_posix(), text
+    remedies = ROOT / "reports" / "remedies.toml"
+    for entry in tomllib.loads(remedies.read_text(encoding="utf-8"))["remedy"]:
+        for text in (entry["title"], *entry.get("steps", [])):
+            yield remedies.relative_to(ROOT).as_posix(), text
+
+
+def catalogues() -> list[Path]:
+    """Return the catalogues that there are, one a language."""
+    return sorted(LOCALES.glob("*/LC_MESSAGES/logforensics.po"))
+
+
+def read(path: Path) -> Catalog:
+    """Return a catalogue from its file."""
+    with path.open("rb") as file:
+        return read_po(file, locale=path.parents[1].name)
+
+
+def missing(catalogue: Catalog) -> list[Message]:
+    """Return the texts that have no translation, or only a doubtful one."""
+    return [text for text in messages() if not _done(catalogue, text)]
+
+
+def _done(catalogue: Catalog, text: Message) -> bool:
+    entry = catalogue.get(text[0] if isinstance(text, tuple) else text)
+    if entry is None or entry.fuzzy:
+        return False
+    return all(entry.string) if isinstance(entry.string, tuple) else bool(entry.string)
+
+
+def updated(catalogue: Catalog) -> Catalog:
+    """Return a catalogue with exactly the texts that are marked now, their translations kept."""
+    fresh = Catalog(
+        locale=catalogue.locale, project="logforensics", header_comment=catalogue.header_comment, charset="utf-8"
+    )
+    fresh.revision_date = fresh.creation_date = catalogue.creation_date
+    for text, places in messages().items():
+        known = catalogue.get(text[0] if isinstance(text, tuple) else text)
+        same = known is not None and isinstance(known.id, tuple) == isinstance(text, tuple)
+        fresh.add(
+            text, known.string if known is not None and same else None, locations=[(place, None) for place in places]
+        )
+    return fresh
+
+
+def po_text(catalogue: Catalog) -> bytes:
+    """Return a catalogue as its file."""
+    out = io.BytesIO()
+    write_po(out, catalogue, width=120, include_lineno=False, omit_header=False)
+    return out.getvalue()
+
+
+def mo_text(catalogue: Catalog) -> bytes:
+    """Return a catalogue as the program reads it."""
+    out = io.BytesIO()
+    write_mo(out, catalogue)
+    return out.getvalue()
+
+
+def main(command: str) -> int:
+    """Do as the command says; 1 when something is not translated."""
+    if command not in {"update", "compile"}:
+        print(__doc__, file=sys.stderr)
+        return 2
+    status = 0
+    for path in catalogues():
+        catalogue = read(path)
+        if command == "update":
+            catalogue = updated(catalogue)
+            path.write_bytes(po_text(catalogue))
+        for text in missing(catalogue):
+            print(f"{path.relative_to(ROOT)}: not translated: {text!r}")
+            status = 1
+        path.with_suffix(".mo").write_bytes(mo_text(catalogue))
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1] if len(sys.argv) == 2 else ""))
