@@ -11,11 +11,13 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from logforensics.model import Event
 from logforensics.nodes import hosts_of, ranks_of_nodes
 from logforensics.reader import RawEvent, Reading
 
 # Nobody builds nodes with more accelerators than this often enough to assume one.
 _USUAL_NODE = 8
+_OUTSIDE = {"launcher", "scheduler", "kernel"}
 _LAUNCHER_DIALECTS = ("torchelastic/", "deepspeed/", "accelerate/")
 
 
@@ -71,7 +73,23 @@ def resolve_identity(readings: list[Reading]) -> Identity:
             _assign(identity, reading, raw)
     _ranks_of_buses(readings)
     identity.node_ranks = ranks_of_nodes(identity, readings)
+    _ranks_of_devices(identity, readings)
     return identity
+
+
+def _ranks_of_devices(identity: Identity, readings: list[Reading]) -> None:
+    """A line that names its host and its GPU there is about the rank that has this place on the host."""
+    for raw in (raw for reading in readings for raw in reading.events):
+        event, host = raw.event, raw.written_by.get("host") or raw.event.node
+        local = event.local_rank if event.local_rank is not None else _own_device(event)
+        members = identity.node_ranks.get(host or "", [])
+        if event.rank is None and local is not None and local < len(members) and event.stream not in _OUTSIDE:
+            event.rank = members[local]
+
+
+def _own_device(event: Event) -> int | None:
+    """The GPU that an out-of-memory error names; 0 says nothing, a process that sees one GPU calls it so."""
+    return event.fields.get("device") or None if event.category == "cuda_oom" else None
 
 
 def announced_size(readings: Iterable[Reading]) -> int | None:
@@ -318,8 +336,7 @@ def _rank_for(identity: Identity, reading: Reading, raw: RawEvent, place: str) -
         if subject_pid and event.local_rank is None:
             return None  # it is about that process, not about the one who wrote the line
     local = event.local_rank if event.local_rank is not None else hints.local_rank
-    if local is None and event.category == "cuda_oom" and event.fields.get("device"):
-        local = event.fields["device"]  # GPU 0 is the only one that a process with one visible GPU sees
+    local = _own_device(event) if local is None else local
     if local is not None:
         rank = _global_of_local(identity, place, local)
         if rank is not None:

@@ -298,6 +298,8 @@ class _SourceReader:
             fields["activity"] = activity  # the place in the code is more exact than the message
         if block.nested:
             fields["nested"] = True
+        if block.ignored and event.role in _FAILING:
+            event.role = "noise"
         if block.chained:
             fields["chained"] = block.chained
         if block.end > block.exception_end:

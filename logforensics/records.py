@@ -28,6 +28,8 @@ _CHAIN = {
     "During handling of the above exception, another exception occurred:": "context",
     "The above exception was the direct cause of the following exception:": "cause",
 }
+# Lib/logging/__init__.py (handleError) and Python/errors.c (PyErr_WriteUnraisable): the program goes on.
+_IGNORED = ("Exception ignored ", "--- Logging error ---")
 _LIBRARY = regex.compile(r"(?:site-packages|dist-packages|/lib/python\d|<frozen |<string>|/runpy\.py|/opt/pytorch/)")
 
 
@@ -50,7 +52,8 @@ class Traceback:
     """One traceback: its frames, and the line of the exception that ended it.
 
     ``chained`` says how the *next* block of a chain followed: the exception of this block is the "context" or
-    the direct "cause" of it. ``nested`` is set for the original traceback that a DataLoader worker sends home.
+    the direct "cause" of it. ``nested`` is set for the original traceback that a DataLoader worker sends home,
+    ``ignored`` for one that Python itself announces as passed over (in a finaliser, or while writing a log).
     """
 
     header: int
@@ -59,6 +62,7 @@ class Traceback:
     frames: list[Frame] = field(default_factory=list)
     chained: str | None = None
     nested: bool = False
+    ignored: bool = False
     end: int = 0
 
     @property
@@ -151,6 +155,7 @@ def _assemble(buffer: LogBuffer, start: int, end: int, used: set[int]) -> list[T
     first = peel(own, buffer.carrier)
     if TRACEBACK_HEADER not in first.text or not first.text.replace("Original ", "").strip().startswith("Traceback"):
         first = peel(own[cut:])
+    ignored = any(line.text.startswith(_IGNORED) for line in preceding(buffer, start, first, 1))
     open_headers = [start]
     done: list[Traceback] = []
     frames: list[Frame] = []
@@ -194,7 +199,7 @@ def _assemble(buffer: LogBuffer, start: int, end: int, used: set[int]) -> list[T
                 frames.append(Frame(frame["path"], int(frame["line"]), (frame["function"] or "").strip()))
             continue
         if open_headers and frames and looks_like_exception(text):
-            block = Traceback(open_headers.pop(0), begin, stop, list(frames), nested=nested, end=stop)
+            block = Traceback(open_headers.pop(0), begin, stop, list(frames), nested=nested, ignored=ignored, end=stop)
             done.append(block)
             if not open_headers:
                 frames = []

@@ -87,3 +87,89 @@ def test_the_rank_that_every_mismatch_names_is_the_odd_one(tmp_path: Path):
     verdict = verdict_of(tmp_path, *(text.format(own=rank) for rank in (0, 1, 3)))
 
     assert (verdict.category, verdict.ranks) == ("collective_mismatch", [2])
+
+
+def test_a_traceback_that_python_passes_over_is_no_failure(tmp_path: Path):
+    verdict = verdict_of(
+        tmp_path,
+        "2026-11-30 19:00:01,000 INFO step 1 loss 1.5",
+        "Exception ignored in: <function _ConnectionBase.__del__ at 0x7f02c5d1b0a0>",
+        "Traceback (most recent call last):",
+        '  File "/usr/lib/python3.10/multiprocessing/connection.py", line 137, in __del__',
+        "    self._close()",
+        "OSError: [Errno 9] Bad file descriptor",
+        "2026-11-30 19:00:09,000 INFO step 1 saved",
+    )
+
+    assert verdict.category == "no_failure"
+
+
+def test_a_traceback_of_the_logging_module_is_no_failure(tmp_path: Path):
+    verdict = verdict_of(
+        tmp_path,
+        "--- Logging error ---",
+        "Traceback (most recent call last):",
+        '  File "/usr/lib/python3.10/logging/__init__.py", line 1100, in emit',
+        "    msg = self.format(record)",
+        "TypeError: not all arguments converted during string formatting",
+        "2026-11-30 19:00:01,000 INFO step 1 loss 1.5",
+    )
+
+    assert verdict.category == "no_failure"
+
+
+def test_a_host_and_a_gpu_there_are_one_rank(tmp_path: Path):
+    verdict = verdict_of(
+        tmp_path,
+        "node-1: [2026-11-30 19:11:05,469] [INFO] [launch.py:164:main] global_rank_mapping=defaultdict(<class 'list'>, "
+        "{'node-1': [0, 1, 2, 3], 'node-2': [4, 5, 6, 7]})",
+        "node-2: Traceback (most recent call last):",
+        'node-2:   File "/work/train.py", line 9, in main',
+        "node-2:     loss.backward()",
+        "node-2: torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.63 GiB (GPU 2; 23.69 GiB total "
+        "capacity; 15.98 GiB already allocated; 1.10 GiB free; 16.00 GiB reserved in total by PyTorch)",
+    )
+
+    assert (verdict.category, verdict.ranks) == ("cuda_oom", [6])
+
+
+def test_a_store_that_counts_its_clients_tells_of_the_node_without_a_sign(tmp_path: Path):
+    for rank in (8, 13, 24, 31):
+        (tmp_path / f"rank_{rank}.log").write_text(
+            f'[rank{rank}]: Traceback (most recent call last):\n[rank{rank}]:   File "/work/t.py", line 9, in main\n'
+            f"[rank{rank}]: torch.distributed.DistBackendError: [{rank}] is setting up NCCL communicator and retrieving "
+            "ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: Connection reset\n"
+        )
+    (tmp_path / "rank_0.log").write_text(
+        '[rank0]: Traceback (most recent call last):\n[rank0]:   File "/work/t.py", line 9, in main\n'
+        "[rank0]: torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 24/32 clients joined.\n"
+    )
+    verdict = analyze(tmp_path).verdict
+
+    assert (verdict.category, verdict.ranks) == ("missing_node", list(range(16, 24)))
+
+
+def test_two_ranks_of_two_that_disagree_about_zero_parameters_are_both_named(tmp_path: Path):
+    told = "[rank1]: RuntimeError: disagreement between rank0 and rank1: rank0: [6, 7], rank1: [4, 5]"
+    header = ("[rank1]: Traceback (most recent call last):", '[rank1]:   File "/work/t.py", line 9, in main')
+    two = verdict_of(tmp_path, "dist_world_size=2", *header, told)
+    (tmp_path / "run.log").write_text("\n".join(["dist_world_size=4", *header, told]) + "\n")
+    four = analyze(tmp_path / "run.log", world_size=4).verdict
+
+    assert (two.category, two.ranks) == ("zero_mismatch", [0, 1])
+    assert (four.category, four.ranks) == ("zero_mismatch", [1])
+
+
+def test_a_process_that_begins_is_not_the_one_that_failed_above_it(tmp_path: Path):
+    verdict = verdict_of(
+        tmp_path,
+        "Initializing distributed: GLOBAL_RANK: 0, MEMBER: 1/2",
+        "Traceback (most recent call last):",
+        '  File "/work/train.py", line 9, in main',
+        "    init_process_group()",
+        "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. port: "
+        "12910, useIpv6: true, code: -98, name: EADDRINUSE, message: address already in use",
+        "Initializing distributed: GLOBAL_RANK: 1, MEMBER: 2/2",
+    )
+
+    assert verdict.ranks != [1]

@@ -66,6 +66,7 @@ def _by_line_below(event: Event, nameless: list[Event], around: list[Event]) -> 
         other
         for other in around
         if other.role == "context"
+        and other.kind != "init"  # a process that begins is another one
         and other.rank is not None
         and other.told & {"rank", "group"}
         and event.line < other.line <= limit

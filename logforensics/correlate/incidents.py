@@ -16,6 +16,9 @@ _NO_FAILURE = {None, 0, -15, -2}  # exit codes of a process that ended well, or 
 _BELOW = 3  # lines
 SAME_MOMENT_US = 15 * SECOND
 
+# Failures that one rank notices in a peer; which of the two is the odd one the others tell.
+_OF_PAIRS = {"collective_mismatch", "zero_mismatch"}
+
 # What a bare exception is, by what the process was doing when it came.
 _BY_ACTIVITY = {
     "data_loading": "dataloader",
@@ -50,7 +53,7 @@ def find_incidents(facts: Facts) -> tuple[list[Incident], list[Event]]:
     merged = _merge_ranks(incidents)
     for incident in merged:
         _blame_peers(incident, facts)
-        _outvoted(incident)
+        _outvoted(incident, facts)
         _named_by_all(incident, facts)
     merged.sort(key=lambda incident: incident.first.event_id)
     for incident in merged:
@@ -279,16 +282,18 @@ def _named_by_all(incident: Incident, facts: Facts) -> None:
         incident.why.append(_("every rank raised it; the message names the ranks on which it happened"))
 
 
-def _outvoted(incident: Incident) -> None:
+def _outvoted(incident: Incident, facts: Facts) -> None:
     """Each rank that found a mismatch names a peer: the rank that is in every such pair is the odd one."""
     pairs = [
         {event.rank, event.fields["peer_rank"]}
         for event in incident.events
         if event.rank is not None and "peer_rank" in event.fields
     ]
-    if incident.category != "collective_mismatch" or not pairs:
+    if incident.category not in _OF_PAIRS or not pairs:
         return
     odd = set.intersection(*pairs)
+    if len(odd) == 2 and incident.category == "zero_mismatch" and len(facts.expected) > 2:
+        return  # every rank compares itself with rank 0, and the others found nothing to complain of
     if len(odd) == 1:
         incident.ranks = sorted(odd)
         incident.why.append(_("every rank that noticed the mismatch disagrees with rank {rank}").format(rank=min(odd)))

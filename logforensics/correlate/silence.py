@@ -9,6 +9,7 @@ from __future__ import annotations
 from logforensics.correlate.collectives import Stuck, find_stuck, laggards
 from logforensics.correlate.facts import Facts, is_training_step, wrote
 from logforensics.correlate.incident import Incident, before
+from logforensics.correlate.joining import never_joined, whole_node
 from logforensics.correlate.recorded import join_recorded, recorded_incident
 from logforensics.language import _, later, name_ranks, several
 from logforensics.model import Event
@@ -69,6 +70,9 @@ def _of_collective(stuck: Stuck, facts: Facts) -> list[Incident]:
             return [found]
     if state is not None:
         return [recorded_incident(stuck, state, facts)]
+    counted = never_joined(stuck, facts)
+    if counted:
+        return [counted]
     return [_absent(stuck, facts) if stuck.absent else _all_wait(stuck, facts)]
 
 
@@ -123,7 +127,7 @@ def _told(stuck: Stuck, facts: Facts) -> Incident:
     told = sorted(
         stuck.told, key=lambda e: (-len(str(e.fields["absent_ranks"])), not e.fields.get("raised"), e.event_id)
     )
-    node = _whole_node(stuck.absent, facts)
+    node = whole_node(stuck.absent, facts)
     why = [_("{ranks} never arrived").format(ranks=name_ranks(stuck.absent))]
     if node:
         why.append(_("they are all the ranks of one node, so look at the node, not at a rank"))
@@ -138,19 +142,6 @@ def _told(stuck: Stuck, facts: Facts) -> Incident:
         why=why,
         confidence="medium",
     )
-
-
-def _whole_node(absent: list[int], facts: Facts) -> bool:
-    """Whether the absent ranks are exactly the ranks of one node (or of several)."""
-    if len(absent) < 2 or facts.trained:
-        return False
-    nodes = {facts.identity.rank_node.get(rank) for rank in absent}
-    if None not in nodes:
-        members = {rank for rank, node in facts.identity.rank_node.items() if node in nodes}
-        return members == set(absent) and len(members) < len(facts.expected)
-    size = len(absent)
-    block = absent == list(range(absent[0], absent[0] + size))
-    return block and absent[0] % size == 0 and len(facts.expected) % size == 0 and size < len(facts.expected)
 
 
 def _left_early(stuck: Stuck, facts: Facts) -> Incident | None:
@@ -224,18 +215,6 @@ def _absent(stuck: Stuck, facts: Facts) -> Incident:
     evidence = [call.event for call in stuck.calls]
     said = [own.last_said for rank in stuck.absent if (own := facts.ranks.get(rank)) and own.last_said]
     known = all(rank in facts.ranks for rank in stuck.absent)
-    counted = next((call.event for call in stuck.calls if "joined" in call.event.fields and call.event.category), None)
-    if counted is not None and not known and counted.category != "unknown_timeout":
-        joined, size = counted.fields["joined"], counted.fields.get("world_size", 0)
-        lone = len(stuck.absent) == 1 and joined > 1  # its neighbours came, so its node is there
-        return Incident(
-            "barrier_timeout" if lone else counted.category or "missing_node",
-            [counted, *(event for event in evidence if event is not counted)],
-            stuck.absent if len(stuck.absent) == size - joined else [],
-            "never-joined",
-            why=[_("only {joined} of {size} processes ever joined").format(joined=joined, size=size)],
-            confidence="medium",
-        )
     return Incident(
         "unknown_timeout",
         evidence + [event for event in said if event is not None],
