@@ -88,11 +88,13 @@ def _block_size(
     }
     if len(sizes) == 1:
         return int(sizes.pop())
+    whole = {len(ranks) for ranks in by_host.values() if len(ranks) in _USUAL and min(ranks) % len(ranks) == 0}
+    if len(by_host) > 1 and whole == {len(ranks) for ranks in by_host.values()}:
+        return max(whole)  # between two nodes whose logs are here there may be others
     if identity.world_size and len(by_host) > 1 and identity.world_size % len(by_host) == 0:
         return identity.world_size // len(by_host)
     distance = gcd(*starts) if len(starts) > 1 else 0
     if distance:
         return distance
-    whole = {len(ranks) for ranks in by_host.values() if len(ranks) in _USUAL and min(ranks) % len(ranks) == 0}
     full = [ranks for ranks in by_host.values() if len(ranks) == max(whole, default=0)]
     return whole.pop() if len(whole) == 1 and all(max(r) - min(r) + 1 == len(r) for r in full) else None

@@ -173,3 +173,33 @@ def test_a_process_that_begins_is_not_the_one_that_failed_above_it(tmp_path: Pat
     )
 
     assert verdict.ranks != [1]
+
+
+def test_a_ray_task_that_is_named_above_its_exception_is_the_one_that_raised_it(tmp_path: Path):
+    verdict = verdict_of(
+        tmp_path,
+        "(TorchTrainer pid=45001) Started distributed worker processes: ",
+        "(TorchTrainer pid=45001) - (ip=10.0.0.5, pid=45090) world_rank=0, local_rank=0, node_rank=0",
+        "(TorchTrainer pid=45001) - (ip=10.0.0.7, pid=9012) world_rank=1, local_rank=0, node_rank=1",
+        "ray.exceptions.RayTaskError(ValueError): ray::_RayTrainWorker__execute.get_next() (pid=9012, ip=10.0.0.7, "
+        "actor_id=a81f3bd701000000, repr=<ray.train._internal.worker_group.RayTrainWorker object at 0x7f3a5a1dcf40>)",
+        '  File "/home/ray/train.py", line 96, in train_loop_per_worker',
+        '    loss = criterion(logits, batch["label"].float())',
+        "ValueError: Target size (torch.Size([219])) must be the same as input size (torch.Size([219, 1]))",
+    )
+
+    assert (verdict.category, verdict.ranks) == ("shape_mismatch", [1])
+
+
+def test_a_pod_whose_node_is_shut_down_takes_its_ranks_with_it(tmp_path: Path):
+    for pod, ranks in (("train-master-0", (0, 1)), ("train-worker-2", (6, 7))):
+        (tmp_path / f"{pod}.log").write_text(
+            "".join(f"[init] rank {rank}/8 local_rank {rank % 2} host {pod}\n" for rank in ranks)
+            + "2026-11-30 19:00:01,000 INFO step 1 loss 1.5\n"
+        )
+    (tmp_path / "events.txt").write_text(
+        "112s        Warning   NodeShutdown   pod/train-worker-2   Pod was terminated in response to imminent node shutdown.\n"
+    )
+    verdict = analyze(tmp_path).verdict
+
+    assert (verdict.category, verdict.ranks) == ("preempted", [6, 7])

@@ -13,6 +13,8 @@ from logforensics.model import Event
 
 # A line about its own writer's rank stands this close below the failure that it belongs to.
 _BELOW = 8
+# The frames of an exception that a task's name heads take this many lines at most.
+_FRAMES_BELOW = 80
 # mp.spawn names the process this close above the traceback that it passes on.
 _ABOVE_BYTES = 600
 _FAILING = {"cause", "either", "symptom"}
@@ -34,6 +36,8 @@ def attribute(events: list[Event]) -> None:
         by_source[event.source].append(event)
     for event in nameless:
         _by_pointer_above(event, by_source[event.source])
+        if event.rank is None and event.role != "pointer":
+            _by_named_task_above(event, by_source[event.source])
     nameless = [event for event in nameless if event.role != "pointer"]
     for event in nameless:
         if event.rank is None:
@@ -55,6 +59,16 @@ def _by_pointer_above(event: Event, around: list[Event]) -> None:
             event.rank = other.rank
 
 
+def _by_named_task_above(event: Event, around: list[Event]) -> None:
+    """ "RayTaskError(ValueError): ray::... (pid=9012, ip=...)", that task's frames, and then its exception."""
+    above = [other for other in around if other.offset < event.offset]
+    last = max(above, key=lambda other: other.offset, default=None)
+    if last is None or last.role != "pointer" or last.kind != "exception" or last.rank is None:
+        return
+    if event.line - last.end_line <= _FRAMES_BELOW:
+        event.rank = last.rank
+
+
 def _by_line_below(event: Event, nameless: list[Event], around: list[Event]) -> None:
     """ "Parameter indices which did not receive grad for rank 3": a later line of the same message."""
     next_failure = min(
@@ -66,13 +80,21 @@ def _by_line_below(event: Event, nameless: list[Event], around: list[Event]) -> 
         other
         for other in around
         if other.role == "context"
-        and other.kind != "init"  # a process that begins is another one
+        and not _begins_like_others(other, event, around)
         and other.rank is not None
         and other.told & {"rank", "group"}
         and event.line < other.line <= limit
     ]
     if near:
         event.rank = min(near, key=lambda other: other.line).rank
+
+
+def _begins_like_others(line: Event, failure: Event, around: list[Event]) -> bool:
+    """Whether a line is how a process begins, as another process's line above the failure was: it is a third one."""
+    return line.kind == "init" and any(
+        other.signature == line.signature and other.rank != line.rank and other.offset < failure.offset
+        for other in around
+    )
 
 
 def _by_exit(nameless: list[Event], events: list[Event]) -> None:

@@ -235,15 +235,17 @@ def _of_nodes(incident: Incident, facts: Facts) -> list[int]:
     found: set[int] = set()
     for node, events in by_node.items():
         members = facts.identity.node_ranks.get(node, [])
+        if incident.scope == "node":
+            incident.confidence = "medium"
+            found.update(members)
+            continue
         spared = [rank for rank in members if not (rank in facts.ranks and facts.ranks[rank].victim)]
         times = _raised(events)
         if members and times >= len(members):
             found.update(range(members[0], members[0] + times) if members[0] % times == 0 else members)
             continue
         incident.confidence = "medium"
-        if incident.scope == "node":
-            found.update(members)
-        elif (times > 1 and times * 2 >= len(spared)) or (times == 1 and len(spared) == 1):
+        if (times > 1 and times * 2 >= len(spared)) or (times == 1 and len(spared) == 1):
             found.update(spared)
     return sorted(found)
 
