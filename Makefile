@@ -4,7 +4,7 @@ PYTHON ?= python3
 RUN ?= fixtures/zero1-shape-2nodes-4ranks/logs
 REPORT ?= report.html
 
-.PHONY: analyze test bench clean
+.PHONY: analyze test bench translations clean
 
 analyze: .venv/ready
 	.venv/bin/logforensics analyze '$(RUN)' --html '$(REPORT)'
@@ -22,6 +22,10 @@ test: .venv-test/ready-$(EXTRAS)
 
 bench: .venv/ready
 	.venv/bin/python benchmarks/scan.py
+
+# Brings the catalogues in reports/locale in step with the texts, and says what is not translated.
+translations: .venv-test/ready-$(EXTRAS)
+	.venv-test/bin/python tools/translations.py
 
 .venv/ready: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "logforensics needs Python 3.11 or newer: make PYTHON=python3.11 ...")'

@@ -64,6 +64,10 @@ Paths = Annotated[
     typer.Argument(metavar="PATH...", help="Log files, folders, archives, globs, or - for standard input."),
 ]
 
+LangOption = Annotated[
+    str,
+    typer.Option("--lang", metavar="LANG", help="The language of the reports: en or tr. Log lines stay as they are."),
+]
 RedactOption = Annotated[
     bool,
     typer.Option(
@@ -121,36 +125,47 @@ def analyze(
         ),
     ] = None,
     redact: RedactOption = False,
+    lang: LangOption = "en",
 ) -> None:
     """Diagnose a failed run: which rank failed first, why, and what it did to the others."""
+    from logforensics.language import LANGUAGES, speaking
+
+    if lang not in LANGUAGES:
+        fail(f"--lang {lang!r} is not one of {', '.join(LANGUAGES)}")
     outputs = {"html": html, "markdown": markdown, "json": json_file, "junit": junit, "parquet": parquet}
     check_outputs(paths, **outputs)
     if parquet is not None:
         _refuse_terminal(parquet, "--parquet")
-    result = _analyzed(paths, parsers=parsers, since=since, until=until, world_size=world_size, redact=redact)
-    check_outputs(_read(result), **outputs)
+    with speaking(lang):
+        result = _analyzed(paths, parsers=parsers, since=since, until=until, world_size=world_size, redact=redact)
+        check_outputs(_read(result), **outputs)
+        _report(result, outputs, real_paths=not redact)
+
+
+def _report(result: Analysis, outputs: dict[str, Path | None], *, real_paths: bool) -> None:
+    """Write the reports that were asked for, and the verdict unless one of them has standard output."""
     quiet = False
-    if json_file is not None:
+    if (file := outputs["json"]) is not None:
         from logforensics.render.json_report import json_text
 
-        quiet |= write_text(json_file, json_text(result))
-    if html is not None:
+        quiet |= write_text(file, json_text(result))
+    if (file := outputs["html"]) is not None:
         from logforensics.render.html import to_html
 
-        quiet |= write_text(html, to_html(result))
-    if markdown is not None:
+        quiet |= write_text(file, to_html(result))
+    if (file := outputs["markdown"]) is not None:
         from logforensics.render.markdown import to_markdown
 
-        quiet |= write_text(markdown, to_markdown(result))
-    if junit is not None:
+        quiet |= write_text(file, to_markdown(result))
+    if (file := outputs["junit"]) is not None:
         from logforensics.render.junit import to_junit
 
-        quiet |= write_text(junit, to_junit(result))
-    if parquet is not None:
-        quiet |= _write_frame(result.timeline, parquet, "parquet")
+        quiet |= write_text(file, to_junit(result))
+    if (file := outputs["parquet"]) is not None:
+        quiet |= _write_frame(result.timeline, file, "parquet")
     from logforensics.render.github import annotate, annotation_of, commands_stopped
 
-    annotate([annotation_of(result, real_paths=not redact)], quiet=quiet)
+    annotate([annotation_of(result, real_paths=real_paths)], quiet=quiet)
     if not quiet:
         from rich.console import Console
 

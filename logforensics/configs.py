@@ -188,7 +188,7 @@ def _from_yaml(text: str, values: dict[str, Value], lines: dict[str, int]) -> No
                 return
             if isinstance(event, yaml.CollectionStartEvent):
                 if len(open_) >= _MOST_NESTED:
-                    raise ConfigError(_("nested more than {most_nested} deep").format(most_nested=_MOST_NESTED))
+                    raise ConfigError(_("nested more than {most} deep").format(most=_MOST_NESTED))
                 name = open_[-1].take() if open_ else ""
                 open_.append(_Level(name, [] if isinstance(event, yaml.SequenceStartEvent) else None))
             elif isinstance(event, yaml.CollectionEndEvent):

@@ -166,7 +166,7 @@ def read_dump(source: Source, most_calls: int = 100_000) -> tuple[Dump, Note | N
 
 def _table(source: Source) -> dict[str, Any]:
     if source.size > MOST_BYTES:
-        raise DumpError(_("larger than {most_bytes} MB").format(most_bytes=MOST_BYTES >> 20))
+        raise DumpError(_("larger than {most} MB").format(most=MOST_BYTES >> 20))
     data = source.path.read_bytes()
     try:
         table = load_plain(data) if data[:1] == b"\x80" else json.loads(data)

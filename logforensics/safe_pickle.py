@@ -39,11 +39,11 @@ def load_plain(data: bytes) -> Any:
     booleans and None.
     """
     if len(data) > MOST_BYTES:
-        raise UnsafePickleError(_("larger than {most_bytes} MB").format(most_bytes=MOST_BYTES >> 20))
+        raise UnsafePickleError(_("larger than {most} MB").format(most=MOST_BYTES >> 20))
     if data[:1] != b"\x80" or len(data) < 2:
         raise UnsafePickleError(_("no pickle"))
     if not 2 <= data[1] <= _MOST_PROTOCOL:
-        raise UnsafePickleError(_("pickle protocol {data} is not known").format(data=data[1]))
+        raise UnsafePickleError(_("pickle protocol {version} is not known").format(version=data[1]))
     return _Machine(data).run()
 
 
@@ -98,9 +98,7 @@ class _Machine:
     def _new(self, container: Any, place: int) -> int:
         self.containers += 1
         if self.containers > _MOST_CONTAINERS:
-            raise UnsafePickleError(
-                _("more than {most_containers} containers").format(most_containers=f"{_MOST_CONTAINERS:,}")
-            )
+            raise UnsafePickleError(_("more than {most} containers").format(most=f"{_MOST_CONTAINERS:,}"))
         self.stack.append(container)
         return place
 
@@ -137,7 +135,7 @@ class _Machine:
 
     def mark(self, place: int) -> int:
         if len(self.marks) == _MOST_OPEN:
-            raise UnsafePickleError(_("nested more than {most_open} deep").format(most_open=_MOST_OPEN))
+            raise UnsafePickleError(_("nested more than {most} deep").format(most=_MOST_OPEN))
         self.marks.append(self.stack)
         self.stack = []
         return place

@@ -1,8 +1,8 @@
-"""Keeps the catalogues of translations in step with the texts: ``python tools/translations.py update|compile``.
+"""Keeps the catalogues of translations in step with the texts: ``python tools/translations.py``.
 
 Texts are marked in the code (``_``, ``several``, ``later``), in the templates (``_``), and are all titles and steps of
-``reports/remedies.toml``. ``update`` brings ``reports/locale/*/LC_MESSAGES/logforensics.po`` up to date, says what is
-not translated yet, and compiles; ``compile`` makes the ``.mo`` that the program reads.
+``reports/remedies.toml``. This brings ``reports/locale/*/LC_MESSAGES/logforensics.po`` up to date, says what is not
+translated yet, and makes the ``.mo`` beside it that the program reads.
 """
 
 from __future__ import annotations
@@ -22,6 +22,16 @@ ROOT = Path(__file__).parents[1]
 LOCALES = ROOT / "reports" / "locale"
 KEYWORDS = {"_": None, "later": None, "several": (1, 2)}
 Message = str | tuple[str, ...]
+
+
+class _Catalogue(Catalog):
+    """A catalogue whose header says what reading it needs, and nothing that differs from machine to machine."""
+
+    @property
+    def mime_headers(self) -> list[tuple[str, str]]:
+        """The language, how many plural forms, the encoding; no dates, no names to fill in, no version of Babel."""
+        needed = {"Language", "Plural-Forms", "MIME-Version", "Content-Type", "Content-Transfer-Encoding"}
+        return [(name, value) for name, value in super().mime_headers if name in needed]
 
 
 def messages() -> dict[Message, list[str]]:
@@ -74,10 +84,7 @@ def _done(catalogue: Catalog, text: Message) -> bool:
 
 def updated(catalogue: Catalog) -> Catalog:
     """Return a catalogue with exactly the texts that are marked now, their translations kept."""
-    fresh = Catalog(
-        locale=catalogue.locale, project="logforensics", header_comment=catalogue.header_comment, charset="utf-8"
-    )
-    fresh.revision_date = fresh.creation_date = catalogue.creation_date
+    fresh = _Catalogue(locale=catalogue.locale, header_comment=catalogue.header_comment, charset="utf-8", fuzzy=False)
     for text, places in messages().items():
         known = catalogue.get(text[0] if isinstance(text, tuple) else text)
         same = known is not None and isinstance(known.id, tuple) == isinstance(text, tuple)
@@ -90,7 +97,7 @@ def updated(catalogue: Catalog) -> Catalog:
 def po_text(catalogue: Catalog) -> bytes:
     """Return a catalogue as its file."""
     out = io.BytesIO()
-    write_po(out, catalogue, width=120, include_lineno=False, omit_header=False)
+    write_po(out, catalogue, width=120, include_lineno=False)
     return out.getvalue()
 
 
@@ -101,23 +108,18 @@ def mo_text(catalogue: Catalog) -> bytes:
     return out.getvalue()
 
 
-def main(command: str) -> int:
-    """Do as the command says; 1 when something is not translated."""
-    if command not in {"update", "compile"}:
-        print(__doc__, file=sys.stderr)
-        return 2
+def main() -> int:
+    """Bring every catalogue up to date; 1 when something is not translated."""
     status = 0
     for path in catalogues():
-        catalogue = read(path)
-        if command == "update":
-            catalogue = updated(catalogue)
-            path.write_bytes(po_text(catalogue))
+        catalogue = updated(read(path))
+        path.write_bytes(po_text(catalogue))
+        path.with_suffix(".mo").write_bytes(mo_text(catalogue))
         for text in missing(catalogue):
             print(f"{path.relative_to(ROOT)}: not translated: {text!r}")
             status = 1
-        path.with_suffix(".mo").write_bytes(mo_text(catalogue))
     return status
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1] if len(sys.argv) == 2 else ""))
+    sys.exit(main())
