@@ -6,6 +6,7 @@ import gc
 import io
 import os
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -130,8 +131,7 @@ def analyze(
     """Diagnose a failed run: which rank failed first, why, and what it did to the others."""
     from logforensics.language import LANGUAGES, speaking
 
-    if lang not in LANGUAGES:
-        fail(f"--lang {lang!r} is not one of {', '.join(LANGUAGES)}")
+    _require_one_of("--lang", lang, LANGUAGES)
     outputs = {"html": html, "markdown": markdown, "json": json_file, "junit": junit, "parquet": parquet}
     check_outputs(paths, **outputs)
     if parquet is not None:
@@ -140,6 +140,11 @@ def analyze(
         result = _analyzed(paths, parsers=parsers, since=since, until=until, world_size=world_size, redact=redact)
         check_outputs(_read(result), **outputs)
         _report(result, outputs, real_paths=not redact)
+
+
+def _require_one_of(option: str, word: str, allowed: Collection[str]) -> None:
+    if word not in allowed:
+        fail(f"{option} {word!r} is not one of {', '.join(allowed)}")
 
 
 def _report(result: Analysis, outputs: dict[str, Path | None], *, real_paths: bool) -> None:
@@ -206,10 +211,8 @@ def timeline(
 
     for given, allowed, name in ((kind, KINDS, "--kind"), (role, ROLES, "--role")):
         for word in given or []:
-            if word not in allowed:
-                fail(f"{name} {word!r} is not one of {', '.join(allowed)}")
-    if form not in {"table", "csv", "json", "parquet"}:
-        fail(f"--format {form!r} is not one of table, csv, json, parquet")
+            _require_one_of(name, word, allowed)
+    _require_one_of("--format", form, ("table", "csv", "json", "parquet"))
     check_outputs(paths, output=output)
     if form == "parquet":
         _refuse_terminal(output, "--output")

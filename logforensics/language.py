@@ -1,7 +1,8 @@
 """Which language the program speaks. Texts are written in English; catalogues translate them (gettext).
 
 ``_("...")`` marks a text for translation and translates it when it is used. Log lines, ids and field names are never
-translated. Catalogues live in ``reports/locale/<language>/LC_MESSAGES/logforensics.po`` (CONTRIBUTING.md, "Translate").
+translated. Catalogues live in ``reports/locale/<language>/LC_MESSAGES/logforensics.po``
+(CONTRIBUTING.md, "Translations").
 """
 
 from __future__ import annotations

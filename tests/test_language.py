@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import gettext
 import html
-import importlib.util
+import importlib
 import io
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -24,12 +23,7 @@ from logforensics.render.terminal import print_verdict
 
 pytest.importorskip("babel", reason="the dev extra brings what reads catalogues")
 
-_SPEC = importlib.util.spec_from_file_location("translations", ROOT / "tools" / "translations.py")
-assert _SPEC is not None and _SPEC.loader is not None
-translations = importlib.util.module_from_spec(_SPEC)
-sys.modules["translations"] = translations
-_SPEC.loader.exec_module(translations)
-
+translations = importlib.import_module("tools.translations")
 MESSAGES = translations.messages()
 CATALOGUES = translations.catalogues()
 RUNS = [

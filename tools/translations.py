@@ -11,9 +11,11 @@ import io
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from babel.messages.catalog import Catalog
+from babel.messages.catalog import Message as Entry
 from babel.messages.extract import extract
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
@@ -34,6 +36,7 @@ class _Catalogue(Catalog):
         return [(name, value) for name, value in super().mime_headers if name in needed]
 
 
+@cache
 def messages() -> dict[Message, list[str]]:
     """Return every text to translate, in a fixed order, with the files that it stands in."""
     found: dict[Message, list[str]] = {}
@@ -45,13 +48,11 @@ def messages() -> dict[Message, list[str]]:
 
 
 def _texts() -> Iterator[tuple[str, Message]]:
-    for path in sorted((ROOT / "logforensics").rglob("*.py")):
+    code = [("python", path) for path in sorted((ROOT / "logforensics").rglob("*.py"))]
+    templates = [("jinja2.ext:babel_extract", path) for path in sorted((ROOT / "reports").glob("*.j2"))]
+    for method, path in code + templates:
         with path.open("rb") as file:
-            for _line, text, _comments, _context in extract("python", file, keywords=KEYWORDS):
-                yield path.relative_to(ROOT).as_posix(), text
-    for path in sorted((ROOT / "reports").glob("*.j2")):
-        with path.open("rb") as file:
-            for _line, text, _comments, _context in extract("jinja2.ext:babel_extract", file, keywords=KEYWORDS):
+            for _line, text, _comments, _context in extract(method, file, keywords=KEYWORDS):
                 yield path.relative_to(ROOT).as_posix(), text
     remedies = ROOT / "reports" / "remedies.toml"
     for entry in tomllib.loads(remedies.read_text(encoding="utf-8"))["remedy"]:
@@ -75,8 +76,13 @@ def missing(catalogue: Catalog) -> list[Message]:
     return [text for text in messages() if not _done(catalogue, text)]
 
 
+def _entry(catalogue: Catalog, text: Message) -> Entry | None:
+    """What a catalogue has of a text; one with a plural is filed under its singular."""
+    return catalogue.get(text[0] if isinstance(text, tuple) else text)
+
+
 def _done(catalogue: Catalog, text: Message) -> bool:
-    entry = catalogue.get(text[0] if isinstance(text, tuple) else text)
+    entry = _entry(catalogue, text)
     if entry is None or entry.fuzzy:
         return False
     return all(entry.string) if isinstance(entry.string, tuple) else bool(entry.string)
@@ -86,7 +92,7 @@ def updated(catalogue: Catalog) -> Catalog:
     """Return a catalogue with exactly the texts that are marked now, their translations kept."""
     fresh = _Catalogue(locale=catalogue.locale, header_comment=catalogue.header_comment, charset="utf-8", fuzzy=False)
     for text, places in messages().items():
-        known = catalogue.get(text[0] if isinstance(text, tuple) else text)
+        known = _entry(catalogue, text)
         same = known is not None and isinstance(known.id, tuple) == isinstance(text, tuple)
         fresh.add(
             text, known.string if known is not None and same else None, locations=[(place, None) for place in places]
